@@ -167,42 +167,6 @@ def test_packed_sequences_equal_a_loop_over_their_pairs(kind, is_causal, small_b
     assert_same_lesson(attention, attention(x, PackedSequences(bounds, bounds), None)[0], expected, x=x)
 
 
-def test_scores_by_hand():
-    query, key = torch.tensor([1.0, 2.0]), torch.tensor([3.0, -1.0])
-    expected = {
-        "scaled_dot_product": 1 / 2**0.5,
-        "dot_product": 1.0,  # 3 - 2
-        "bilinear": 11.0,  # (1, 2) [[1, 2], [3, 4]] = (7, 10), times (3, -1)
-        "concatenated": 1.0,  # 0.5 * 3 - 0.5 * 1; the query's part is left out
-        # W q = (0.5, 1.1) and U k = (0.5, 0.6): tanh of (1, 1.7) is (0.761594, 0.935409)
-        "additive": 0.8485017,
-    }
-    config = TercetDecoderConfig(hidden_size=2, num_attention_heads=1)
-    for name, value in expected.items():
-        config.attention_score = name
-        score = SCORES[name](config)
-        for parameter in score.parameters():
-            parameter.data = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])
-        if name == "concatenated":
-            score.vector.data = torch.tensor([0.5, 0.5])
-        if name == "additive":
-            score.vector.data = torch.tensor([0.5, 0.5])
-            score.query_matrix.data = torch.tensor([[[0.1, 0.2], [0.3, 0.4]]])
-            score.key_matrix.data = torch.tensor([[[0.2, 0.1], [0.1, -0.3]]])
-        q, k = score.prepare_query(query.view(1, 1, 1, 2)), score.prepare_key(key.view(1, 1, 1, 2))
-        found = score.scaling * (q * k).sum() if score.is_dot_product else score.compare(q, k).sum()
-        assert_close(found, torch.tensor(value), msg=name)
-
-
-def test_concatenated_scores_ignore_the_query():
-    attention = built(CrossAttention, attention_score="concatenated")
-    x, y, source = (torch.randn(B, length, C, dtype=torch.float64) for length in (T, T, S))
-    found = attention(x, source, None)[0]
-    assert_close(found, attention(y, source, None)[0])
-    found.sum().backward()
-    assert attention.q_proj.weight.grad.count_nonzero() == 0
-
-
 @pytest.mark.parametrize("variant", ["modern", "grouped", "t5", "sliding", "sliding_t5", "qwen"])
 @pytest.mark.parametrize("member", ["encoder", "decoder"])
 @pytest.mark.parametrize("score", ["bilinear", "additive"])
@@ -318,30 +282,6 @@ def test_kernels_of_dot_products_refuse_other_scores(kernel):
 def test_no_stock_architecture_has_other_scores(score, builder):
     with pytest.raises(ValueError, match=f"attention_score is '{score}', and would be 'scaled_dot_product'"):
         to_stock(builder("decoder", attention_score=score))
-
-
-def test_an_open_gate_is_none_and_a_closed_one_passes_nothing_on():
-    x = torch.randn(B, T, C, dtype=torch.float64)
-    plain = built(SelfAttention, attention_gate="none", use_qk_norm=True)
-    for gate in ("headwise", "elementwise"):
-        attention = built(SelfAttention, attention_gate=gate, use_qk_norm=True)
-        attention.load_state_dict(plain.state_dict(), strict=False)
-        bias = attention.get_parameter("gate.g_proj.bias")
-        bias.data = torch.full_like(bias, 100.0)
-        assert_close(attention(x, None, None)[0], plain(x, None, None)[0])
-        bias.data = torch.full_like(bias, -100.0)
-        assert_close(attention(x, None, None)[0], attention.o_proj.bias.expand(B, T, C))
-
-
-def test_gates_of_channels_that_are_equal_in_a_head_are_one_of_the_head():
-    x = torch.randn(B, T, C, dtype=torch.float64)
-    of_heads = built(SelfAttention, attention_gate="headwise", use_qk_norm=False)
-    of_channels = built(SelfAttention, attention_gate="elementwise", use_qk_norm=False)
-    state = of_heads.state_dict()
-    for name in ("gate.g_proj.weight", "gate.g_proj.bias"):
-        state[name] = state[name].repeat_interleave(D, dim=0)
-    of_channels.load_state_dict(state)
-    assert_close(of_channels(x, None, None)[0], of_heads(x, None, None)[0])
 
 
 def test_gates_are_half_open_before_anything_is_learned():

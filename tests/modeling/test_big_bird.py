@@ -101,15 +101,6 @@ def test_a_longer_text_changes_no_earlier_pair(is_causal):
     assert torch.equal(whole, whole.T) != is_causal
 
 
-def test_without_random_blocks_there_are_a_window_and_global_tokens():
-    pattern = pattern_of(attention_random_blocks=0)
-    positions = torch.arange(40)
-    near = (positions[:, None] // 2 - positions // 2).abs() <= 1
-    is_global = positions < FIELDS["attention_global_tokens"]
-    found = pattern.allows(positions[:, None], positions)
-    assert torch.equal(found, near | is_global | is_global[:, None])
-
-
 @pytest.mark.parametrize("is_causal", [True, False])
 @pytest.mark.parametrize("packs", [True, False])
 def test_flex_attention_gets_the_same_pairs(packs, is_causal, monkeypatch):
@@ -201,30 +192,6 @@ def test_a_text_that_is_padded_has_the_states_that_transformers_gives_it_alone()
     assert_close(padded, stock_states(stock, ids[1:, :45])[0], rtol=0, atol=1e-12)
     theirs = copy.deepcopy(stock)(ids, attention_mask=mask).last_hidden_state[1, :45]
     assert not torch.allclose(theirs, padded), "transformers' last block is that of the batch"
-
-
-def test_keys_of_the_first_block_count_once_more_for_each_random_block():
-    """Its keys repeated by hand have the weights that the addition gives them together."""
-    pattern = StockBigBirdAttention(
-        TercetEncoderConfig(attention_block_size=SIZE, attention_random_blocks=NUM_RANDOM), is_causal=False
-    )
-    scores, size = torch.randn(60, 60, dtype=torch.float64), SIZE
-    positions = torch.arange(60)
-    is_global = pattern.own_global_tokens(positions, torch.tensor(60))
-    added = pattern.added_to(positions, is_global, torch.float64)
-    allowed = pattern.map_of(60)
-    weights = (scores + added).masked_fill(~allowed, -torch.inf).softmax(-1)
-    for query in (0, size, 30, 55, 56, 59):
-        is_inner = size <= query < 56
-        num_counts = torch.ones(60, dtype=torch.long)
-        num_counts[:size] += NUM_RANDOM * is_inner
-        block = query // size
-        seen = {0, block - 1, block, block + 1, 14} if is_inner else set(range(15))
-        by_hand = [key for key in range(60) if key // size in seen for _ in range(num_counts[key])]
-        repeated = torch.zeros(60, dtype=torch.float64).index_add(
-            0, torch.tensor(by_hand), scores[query, by_hand].softmax(-1)
-        )
-        assert_close(weights[query], repeated)
 
 
 @pytest.mark.parametrize(

@@ -259,24 +259,7 @@ def test_states_between_layers_and_positions_to_return_are_those_of_the_definiti
         assert_close(some, whole, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", SPARSE)
-def test_generation_goes_on_as_without_a_cache(kind, builder, long_batch):
-    model = builder("decoder", **fields_of(kind))
-    ids, mask = long_batch.padded("left")
-    options = {"attention_mask": mask, "max_new_tokens": 3, "do_sample": False, "eos_token_id": None}
-    cached = model.generate(ids, pad_token_id=0, **options)
-    assert torch.equal(cached, model.generate(ids, pad_token_id=0, use_cache=False, **options))
-
-
-CACHED = {
-    "sliding_window": 40,
-    "attention_block_size": 8,
-    "attention_window_blocks": 2,
-    "attention_global_tokens": 5,
-    "attention_random_blocks": 2,
-    "max_position_embeddings": 512,
-    "num_key_value_heads": 2,
-}
+CACHED = FIELDS | {"num_key_value_heads": 2}
 
 
 GREEDY = {"do_sample": False, "max_new_tokens": 3, "eos_token_id": None, "pad_token_id": 0}

@@ -139,29 +139,6 @@ def test_losses_and_gradients_are_those_of_a_loop_over_single_characters(way, is
     assert_close(found, of_weights)
 
 
-def test_the_backward_model_is_a_forward_model_of_the_reversed_text(model, texts):
-    swapped = {
-        name.replace("forward", "-").replace("backward", "forward").replace("-", "backward"): tensor
-        for name, tensor in model.state_dict().items()
-    }
-    other = build(num_hidden_layers=model.config.num_hidden_layers).eval()
-    other.load_state_dict(swapped)
-    text = texts[0][None]
-    ours, theirs = model(text, labels=text), other(text.flip(1), labels=text.flip(1))
-    assert_close(ours.backward_logits, theirs.forward_logits.flip(1))
-    assert_close(ours.backward_loss, theirs.forward_loss)
-
-
-def test_no_direction_reads_what_it_predicts(model, texts):
-    text, changed = texts[0][None], texts[0].clone()[None]
-    changed[0, 3] = changed[0, 3] % (VOCABULARY - 1) + 1
-    before, after = model(text), model(changed)
-    assert_close(before.forward_logits[:, :3], after.forward_logits[:, :3], rtol=0, atol=0)
-    assert_close(before.backward_logits[:, 4:], after.backward_logits[:, 4:], rtol=0, atol=0)
-    assert not torch.allclose(before.forward_logits[:, 3:], after.forward_logits[:, 3:])
-    assert not torch.allclose(before.backward_logits[:, :4], after.backward_logits[:, :4])
-
-
 def test_a_batch_without_targets_has_no_loss(model, texts):
     text = texts[0][None]
     assert model.train()(text, labels=torch.full_like(text, IGNORE)).loss == 0

@@ -28,7 +28,7 @@ from tercet import (
 from tercet.configs.recipe import load_preset
 from tercet.data.tokenizers.tokenizer import train_tokenizer
 from tercet.modeling.recurrent.elmo import DirectedLayers, ScalarMix
-from tercet.modeling.recurrent.spelling import CharacterEncoder, Highway, spelling_of
+from tercet.modeling.recurrent.spelling import CharacterEncoder, spelling_of
 from tercet.modeling.recurrent.words import encode_words, framed
 
 from ..small_elmo import SENTENCES, TEXTS, small_config
@@ -235,22 +235,6 @@ def test_unknown_words_need_an_id_and_ignored_ones_none(language_model, tokenize
         language_model(ids, labels=ids)
 
 
-def test_a_tiny_model_learns_both_directions(tokenizer):
-    torch.manual_seed(0)
-    model = TercetElmoForLanguageModeling(small_config(hidden_size=32, lstm_cell_size=48))
-    model.learn_spelling(tokenizer)
-    batch = tokens_of(tokenizer, [text.split() for text in TEXTS])
-    optimizer = torch.optim.Adam(model.parameters(), 0.02)
-    for _ in range(220):
-        loss = model.train()(**batch, labels=batch["input_ids"]).loss
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    output = model.eval()(**batch, labels=batch["input_ids"])
-    assert output.forward_loss < 0.3
-    assert output.backward_loss < 0.3
-
-
 def test_a_saved_model_reads_tokens_again(language_model, tokenizer, tmp_path):
     batch = tokens_of(tokenizer, SENTENCES)
     language_model.save_pretrained(tmp_path)
@@ -334,15 +318,6 @@ def test_the_character_encoder_equals_loops_over_places():
             x = gate * transformed + (1 - gate) * x
         vectors.append(encoder.projection.weight @ x + encoder.projection.bias)
     assert_close(encoder(characters), torch.stack(vectors))
-
-
-def test_a_highway_layer_passes_on_what_its_gate_keeps_out():
-    highway = Highway(5)
-    x = torch.randn(3, 5)
-    torch.nn.init.constant_(highway.gate.bias, -1e4)
-    assert_close(highway(x), x)
-    torch.nn.init.constant_(highway.gate.bias, 1e4)
-    assert_close(highway(x), F.relu(highway.transform(x)))
 
 
 def test_lstm_layers_equal_a_loop_over_words():

@@ -157,15 +157,6 @@ def test_whole_answers_are_the_same(steps, member, builder, batch):
         assert_close(mine[:2], theirs[:2], **CLOSE)
 
 
-def test_a_cache_that_comes_back_can_be_continued(builder):
-    model = builder("decoder")
-    ids = torch.randint(3, 61, (2, 5))
-    first = model.generate(ids, **GREEDY, return_dict_in_generate=True)
-    ids_and_more = {"inputs": first.sequences, "attention_mask": torch.ones_like(first.sequences)}
-    longer = model.generate(**ids_and_more, past_key_values=first.past_key_values, **GREEDY)
-    assert torch.equal(longer, GenerationMixin.generate(model, ids, **GREEDY | {"max_new_tokens": 14}))
-
-
 def test_tokens_are_streamed_as_they_come(member, builder):
     model, listeners = builder(member), (Listener(), Listener())
     for generate, listener in zip((type(model).generate, GenerationMixin.generate), listeners, strict=True):

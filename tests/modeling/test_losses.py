@@ -261,17 +261,6 @@ def test_a_counter_of_operations_reads_the_loss():
     assert counter.get_total_flops() == 3 * 2 * 5 * 8 * 11
 
 
-def test_smoothed_targets_sum_to_one():
-    """With six words and 0.1 to spread, the true word keeps 0.9 + 0.1/6: the mass is one, not more."""
-    logits = torch.randn(1, 6, dtype=torch.float64)
-    target = torch.full((6,), 0.1 / 6, dtype=torch.float64)
-    target[2] += 0.9
-    assert target.sum() == pytest.approx(1)
-    assert target[2] == pytest.approx(0.9167, abs=1e-4)
-    expected = -(target * logits.log_softmax(-1)).sum()
-    assert_close(cross_entropy_sum(logits, torch.tensor([2]), 0.1), expected)
-
-
 def test_a_z_loss_by_hand():
     """Logits ln 1, ln 2 and ln 5 have Z = 8, so that the loss of the second is ln 8 - ln 2 + 0.5 (ln 8)^2."""
     logits = torch.tensor([[1.0, 2.0, 5.0]], dtype=torch.float64).log().requires_grad_()

@@ -126,16 +126,6 @@ def test_networks_equal_their_formulas(name, kind, training):
     assert_close(*(torch.autograd.grad(each.square().sum(), leaves) for each in (found, expected)))
 
 
-def test_squared_relu_by_hand():
-    """max(x, 0)^2 (So et al., 2021, section 3), whose slope is 2 max(x, 0)."""
-    x = torch.tensor([-2.0, 0.0, 0.5, 3.0], requires_grad=True)
-    y = build_activation("relu2")(x)
-    y.sum().backward()
-    assert y.tolist() == [0, 0, 0.25, 9]
-    assert x.grad is not None
-    assert x.grad.tolist() == [0, 0, 1, 6]
-
-
 def small_encoder(**fields):
     torch.manual_seed(0)
     return TercetEncoderForMaskedLM(

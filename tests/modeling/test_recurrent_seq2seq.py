@@ -176,25 +176,6 @@ def test_the_bilinear_score_is_that_of_the_paper():
     assert_close(found[0, 0], combined)
 
 
-def test_ignored_labels_teach_nothing(batch, targets):
-    model = build()
-    inputs = padded_inputs(batch, targets)
-    inputs["labels"][0, 1] = -100
-    loss = model(**inputs, reduction="sum").loss
-    logits = model(**{name: value for name, value in inputs.items() if name != "labels"}).logits
-    labels = inputs["labels"]
-    assert_close(loss, F.cross_entropy(logits[labels >= 0], labels[labels >= 0], reduction="sum"))
-    assert_close(model.train()(**inputs, reduction="sum").loss, loss)
-
-
-def test_labels_are_shifted_behind_the_start_token():
-    model = build(decoder_start_token_id=7)
-    ids, labels = torch.randint(3, 61, (2, 5)), torch.tensor([[4, 5, 1], [6, 1, -100]])
-    given = model(ids, decoder_input_ids=torch.tensor([[7, 4, 5], [7, 6, 1]]), labels=labels)
-    assert torch.equal(model(ids, labels=labels).loss, given.loss)
-    assert given.past_key_values is None
-
-
 def test_smoothed_labels_reach_the_loss(batch, targets):
     model, inputs = build(), padded_inputs(batch, targets)
     logits = model(**inputs).logits.flatten(0, 1)
@@ -283,23 +264,6 @@ def test_what_cannot_be_read_is_refused_with_a_remedy(batch, targets):
             model(**inputs)
     with pytest.raises(ValueError, match="attention_score is 'none': there are no weights"):
         build(attention_score="none")(**padded, output_attentions=True)
-
-
-@pytest.mark.parametrize("attention_score", ["bilinear", "none"])
-def test_a_small_model_learns_to_write_backwards(attention_score):
-    model = build(hidden_size=48, num_hidden_layers=1, vocab_size=10, attention_score=attention_score).train()
-    optimizer = torch.optim.Adam(model.parameters(), 0.01)
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(250):
-        ids = torch.randint(2, 10, (32, 4), generator=generator)
-        loss = model(ids, labels=F.pad(ids.flip(1), (0, 1), value=1)).loss
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    ids = torch.randint(2, 10, (50, 4), generator=generator)
-    written = model.eval().generate(ids, max_new_tokens=5, do_sample=False)
-    is_right = (written[:, 1:5] == ids.flip(1)).all(1)
-    assert is_right.float().mean() >= 0.8
 
 
 def test_heads_of_keys_are_those_of_queries():

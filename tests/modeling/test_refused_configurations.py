@@ -2,9 +2,11 @@
 
 import math
 import re
+from dataclasses import fields
 from typing import Any
 
 import pytest
+from huggingface_hub.errors import StrictDataclassError
 
 from tercet.modeling import (
     TercetCharacterConfig,
@@ -16,6 +18,8 @@ from tercet.modeling import (
     TercetTaggerConfig,
     TercetWordVectorsConfig,
 )
+
+from ..architectures import CONFIGURATIONS
 
 LONGER = {
     "rope_type": "llama3",
@@ -185,9 +189,19 @@ REFUSED: dict[type, list[tuple[dict[str, Any], list[str]]]] = {
 
 
 @pytest.mark.parametrize(
-    ("kind", "fields", "words"), [(kind, *row) for kind, rows in REFUSED.items() for row in rows]
+    ("kind", "given", "words"), [(kind, *row) for kind, rows in REFUSED.items() for row in rows]
 )
-def test_what_cannot_be_built_is_refused_with_field_value_and_remedy(kind, fields, words):
+def test_what_cannot_be_built_is_refused_with_field_value_and_remedy(kind, given, words):
     has_all = "".join(f"(?=.*{re.escape(each)})" for each in words)
     with pytest.raises(Exception, match=f"(?s){has_all}"):
-        kind(**fields)
+        kind(**given)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("kind", CONFIGURATIONS)
+def test_no_number_of_a_configuration_is_infinite_or_none(kind, value):
+    names = [field.name for field in fields(kind) if "float" in str(field.type)]
+    assert {"norm_eps", "initializer_range", "dropout"} <= {*names}
+    for name in names:
+        with pytest.raises(StrictDataclassError, match=rf"{name} is {value}: choose"):
+            kind(**{name: value})

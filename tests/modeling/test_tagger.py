@@ -353,23 +353,6 @@ def test_the_loss_is_that_of_the_labels_that_are_known(crf, emissions):
         )
 
 
-def test_nothing_depends_on_what_fills_a_row(crf, emissions):
-    labels = torch.tensor([[2, 0, 1, 1], [1, IGNORE, IGNORE, IGNORE], [0, 0, 2, IGNORE]])
-    is_filled = torch.arange(4) >= LENGTHS[:, None]
-    other = emissions.masked_fill(is_filled[..., None], 1e4)
-    losses = crf.negative_log_likelihood(other, LENGTHS, labels)
-    assert_close(losses, crf.negative_log_likelihood(emissions, LENGTHS, labels), rtol=0, atol=0)
-    assert_close(crf.decode(other, LENGTHS), crf.decode(emissions, LENGTHS))
-
-
-def test_a_chain_without_preferences_is_a_softmax_for_each_word(emissions):
-    crf = ConditionalRandomField(NUM_LABELS)
-    labels = torch.tensor([[2, 0, 1, 1], [1, IGNORE, IGNORE, IGNORE], [0, 0, 2, IGNORE]])
-    expected = torch.nn.functional.cross_entropy(emissions.flatten(0, 1), labels.flatten(), reduction="sum")
-    assert_close(crf.negative_log_likelihood(emissions, LENGTHS, labels).sum(), expected)
-    assert_close(crf.log_marginals(emissions, LENGTHS)[0], emissions.log_softmax(-1)[0])
-
-
 def test_half_precision_makes_nothing_more_likely_than_certain(crf):
     labels = torch.arange(301)[None] % NUM_LABELS
     with torch.no_grad():

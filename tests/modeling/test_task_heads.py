@@ -22,7 +22,6 @@ from tercet.modeling import (
     TercetEncoderForReplacedTokenDetection,
     TercetEncoderForSentenceEmbedding,
     TercetEncoderForSequenceClassification,
-    TercetEncoderForTokenClassification,
     TercetEncoderModel,
     TercetSeq2SeqConfig,
     TercetSeq2SeqForMultipleChoice,
@@ -299,16 +298,6 @@ def test_choices_may_be_vectors(task_builder, batch):
     assert vectors.dim() == 4
     logits = model(inputs_embeds=vectors, attention_mask=inputs["attention_mask"]).logits
     assert_close(logits, model(**inputs).logits, **CLOSE)
-
-
-def test_a_token_may_get_the_transform_of_modernbert(task_builder, batch):
-    fields = {"classifier_act": "gelu", "classifier_norm": True, "classifier_bias": False, "num_labels": 3}
-    ids, mask = batch.padded()
-    of_token = task_builder(TercetEncoderForTokenClassification, **fields)
-    of_sequence = task_builder(TercetEncoderForSequenceClassification, **fields)
-    of_sequence.load_state_dict(of_token.state_dict())
-    expected = of_sequence(input_ids=ids, attention_mask=mask).logits
-    assert_close(of_token(input_ids=ids, attention_mask=mask).logits[:, 0], expected)
 
 
 CONFIG = {"vocab_size": 61, "hidden_size": 32, "intermediate_size": 37, "num_attention_heads": 4}
