@@ -44,14 +44,6 @@ def test_many_small_files_do_not_wait_for_the_disk(tmp_path, monkeypatch):
     assert waits == []
 
 
-def test_a_cache_that_cannot_be_written_is_named(file, tmp_path):
-    (tmp_path / "cache").write_text("no folder")
-    with pytest.raises(
-        ValueError, match=r"cache/digests cannot be written \(.*\): name another folder in corpus"
-    ):
-        identify_file(file, tmp_path / "cache")
-
-
 @pytest.mark.parametrize("is_replaced", [True, False])
 def test_a_file_changed_with_equal_size_and_time_is_known_as_what_it_is(file, tmp_path, is_replaced):
     """As `rsync -t` and archives leave it."""

@@ -108,12 +108,6 @@ def test_what_stands_for_a_token_takes_the_space_that_the_token_has(tokenizer, t
             assert each(f"The house {hole} old", add_special_tokens=False)["input_ids"] == expected
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_training_is_deterministic(kind):
-    first, second = (train_tokenizer(TEXTS, kind, 600) for _ in range(2))
-    assert first.get_vocab() == second.get_vocab()
-
-
 def test_a_clause_without_spaces_has_pieces_however_long(tmp_path):
     """Of more than 100 characters, as in Thai, it would be one unknown token, also once it is loaded."""
     tokenizer = train_tokenizer(["กรุงเทพ " * 100], "wordpiece", 100)

@@ -129,15 +129,14 @@ def test_weights_beyond_the_map_are_zero(kind, member, builder, batch):
     assert of_longest[0].max() == 0 < of_longest[1].max()
 
 
-@pytest.mark.parametrize("cache", ["dynamic", "static"])
 @pytest.mark.parametrize("member", ["decoder", "seq2seq"])
 @pytest.mark.parametrize("kind", MAPPED)
-def test_cached_is_uncached(kind, member, cache, builder, batch):
+def test_a_static_cache_writes_what_none_does(kind, member, builder, batch):
     fields = fields_of(kind)
     model = builder(member, **fields)
     ids, mask = batch.padded("left")
     cached = model.generate(
-        ids, attention_mask=mask, cache_implementation=cache, disable_compile=True, **GREEDY
+        ids, attention_mask=mask, cache_implementation="static", disable_compile=True, **GREEDY
     )
     assert torch.equal(cached, model.generate(ids, attention_mask=mask, use_cache=False, **GREEDY))
 

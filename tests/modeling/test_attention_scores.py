@@ -167,7 +167,7 @@ def test_packed_sequences_equal_a_loop_over_their_pairs(kind, is_causal, small_b
     assert_same_lesson(attention, attention(x, PackedSequences(bounds, bounds), None)[0], expected, x=x)
 
 
-@pytest.mark.parametrize("variant", ["modern", "grouped", "t5", "sliding", "sliding_t5", "qwen"])
+@pytest.mark.parametrize("variant", ["grouped", "t5", "sliding_t5", "qwen"])
 @pytest.mark.parametrize("member", ["encoder", "decoder"])
 @pytest.mark.parametrize("score", ["bilinear", "additive"])
 def test_every_layout_and_kernel_has_the_score(score, member, variant, builder, batch, targets):
@@ -249,14 +249,16 @@ def test_bilinear_scores_begin_as_dot_products(builder, batch):
     assert_close(model(ids, mask).logits, dot(ids, mask).logits, **CLOSE)
 
 
-@pytest.mark.parametrize("score", OTHERS)
-def test_a_score_is_saved_and_the_usual_one_is_not_named(score, builder, tmp_path):
-    model = with_weights(builder("decoder", attention_score=score))
+@pytest.mark.parametrize(
+    ("field", "value"), [*(("attention_score", name) for name in OTHERS), ("attention_gate", "headwise")]
+)
+def test_a_score_or_gate_is_saved_and_the_usual_one_is_not_named(field, value, builder, tmp_path):
+    model = with_weights(builder("decoder", **{field: value}))
     model.save_pretrained(tmp_path)
     again = type(model).from_pretrained(tmp_path)
-    assert again.config.attention_score == score
+    assert getattr(again.config, field) == value
     assert_close(dict(again.named_parameters()), dict(model.named_parameters()), rtol=0, atol=0)
-    assert "attention_score" not in TercetDecoderConfig().to_dict()
+    assert field not in TercetDecoderConfig().to_dict()
 
 
 def test_parameters_that_a_checkpoint_lacks_begin_as_those_of_a_new_model(builder, tmp_path):
@@ -317,15 +319,6 @@ def test_each_stack_has_as_many_gates_as_heads(builder):
         stack.layers[0].self_attention.gate.g_proj for stack in (model.get_encoder(), model.get_decoder())
     ]
     assert [gate.out_features for gate in gates] == [4, 2]
-
-
-def test_a_gate_is_saved_and_none_is_not_named(builder, tmp_path):
-    model = builder("decoder", attention_gate="headwise")
-    model.save_pretrained(tmp_path)
-    again = type(model).from_pretrained(tmp_path)
-    assert again.config.attention_gate == "headwise"
-    assert_close(dict(again.named_parameters()), dict(model.named_parameters()), rtol=0, atol=0)
-    assert "attention_gate" not in builder("decoder").config.to_dict()
 
 
 @pytest.mark.parametrize("member", ["decoder", "seq2seq"])

@@ -206,12 +206,12 @@ def test_writing_goes_on_behind_what_is_cached(variant, builder):
 
 
 @pytest.mark.parametrize("options", [{}, {"use_cache": False}, {"cache_implementation": "static"}], ids=str)
-def test_vectors_are_prompts_too(options, writer):
+def test_vectors_are_prompts_too(options, generator):
     """Of what is written behind vectors, only the new is returned."""
     ids = torch.randint(3, 61, (2, 5))
-    vectors = writer.get_input_embeddings()(ids).detach()
-    expected = writer.generate(ids, max_new_tokens=4, **UNENDING)
-    found = writer.generate(inputs_embeds=vectors, max_new_tokens=4, **UNENDING, **options)
+    vectors = generator.get_input_embeddings()(ids).detach()
+    expected = generator.generate(ids, max_new_tokens=4, **UNENDING)
+    found = generator.generate(inputs_embeds=vectors, max_new_tokens=4, **UNENDING, **options)
     assert torch.equal(found[:, -4:], expected[:, -4:])
 
 

@@ -1,7 +1,7 @@
 """The plan of an epoch and the sharing of its steps: what they promise for any lengths."""
 
 import pickle
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -179,18 +179,6 @@ def test_targets_are_those_of_the_micro_batches(make, objective):
     for name, total in step.targets.items():
         assert total == sum(int(objective.targets(batch)[name]) for batch in batches)
     assert step.tokens == sum(batch["input_ids"].numel() for batch in batches)
-
-
-@pytest.mark.parametrize("num_workers", [0, 2])
-def test_starting_late_continues_the_same_sequence(make, num_workers):
-    steps = make()
-    whole = list(islice(endless_steps(steps, (0, 0)), 18))
-    assert whole[-1].cursor[0] == 2, "the third epoch"
-    late = list(islice(endless_steps(make(), whole[13].cursor, num_workers=num_workers), 4))
-    for expected, found in zip(whole[13:17], late, strict=True):
-        assert found.cursor == expected.cursor
-        assert torch.equal(found.parts[0].batch["input_ids"], expected.parts[0].batch["input_ids"])
-        assert torch.equal(found.parts[0].batch["labels"], expected.parts[0].batch["labels"])
 
 
 def test_a_place_at_the_end_of_an_epoch_is_the_next_one(make):

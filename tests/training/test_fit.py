@@ -1,9 +1,6 @@
 """Whole runs: resumed equals uninterrupted, and signals are heeded."""
 
 import json
-import os
-import signal
-import time
 
 import pytest
 
@@ -58,23 +55,6 @@ def test_a_resumed_run_in_a_new_process_equals_an_uninterrupted_one_bit_for_bit(
     records = [[r["loss"] for r in read_log(f / LOG) if "loss" in r] for f in (straight, halves)]
     assert len(records[0]) == 10
     assert records[0] == records[1]
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_run_with_a_checkpoint_from_which_it_continues(toys, tmp_path, number):
-    path = toys.prepare(tmp_path, toys.recipe(steps=10**6, log_every=1, num_workers=1))
-    run = toys.run(path)
-    deadline = time.monotonic() + 180
-    while not (path / LOG).exists() or not read_log(path / LOG):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    os.kill(run.processes[0], number)
-    said = toys.finish(run)
-    newest = newest_checkpoint(path)
-    step = read_state(newest)["progress"]["step"]
-    assert f"{number.name}: stopped after step {step} of 1000000; resume from {newest}" in said
-    assert step == read_log(path / LOG)[-1]["step"]
-    assert len(checkpoints(path / CHECKPOINTS)) == 1
 
 
 @pytest.mark.parametrize("num_workers", [0, 1, 2])

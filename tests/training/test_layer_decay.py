@@ -1,7 +1,6 @@
 """Rates that fall from the head down to the embeddings, in the models whose layers they are meant for."""
 
 import pytest
-import torch
 
 from tercet.modeling import (
     TercetDecoderConfig,
@@ -105,17 +104,6 @@ def test_the_schedule_moves_all_rates_together(model):
         schedule.step()
     assert max(factors) == 1.0
     assert len(set(factors)) > 4
-
-
-def test_a_layers_first_step_is_as_long_as_its_rate():
-    model = MODELS["classifier"]()
-    optimizer = build_optimizer(model, OptimizerRecipe(learning_rate=RATE, layer_decay=DECAY, weight_decay=0))
-    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    for parameter in model.parameters():
-        parameter.grad = torch.full_like(parameter, -3.0)
-    optimizer.step()
-    for name, parameter in model.named_parameters():
-        torch.testing.assert_close(parameter.detach(), before[name] + expected_rate(name), msg=name)
 
 
 def test_a_decay_of_one_gives_the_groups_that_there_were_before(model):

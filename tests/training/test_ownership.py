@@ -23,25 +23,6 @@ def leave(folder, text):
     (folder / "notes.txt").write_text(text)
 
 
-def test_one_earlier_folder_is_kept(tmp_path):
-    for text in ("one", "two"):
-        leave(tmp_path / "run", text)
-        require_movable(tmp_path / "run")
-        set_aside(tmp_path / "run")
-    assert [path.name for path in tmp_path.iterdir()] == ["run.previous"]
-    assert (tmp_path / "run.previous" / "notes.txt").read_text() == "two"
-    assert earlier_models(tmp_path / "run.previous") == {"model.path": "two"}
-
-
-def test_a_link_stays_and_what_it_leads_to_is_renamed(tmp_path):
-    (tmp_path / "disk").mkdir()
-    leave(tmp_path / "disk" / "run", "one")
-    (tmp_path / "link").symlink_to(tmp_path / "disk" / "run")
-    set_aside(tmp_path / "link")
-    assert [path.name for path in (tmp_path / "disk").iterdir()] == ["run.previous"]
-    assert (tmp_path / "link").is_symlink()
-
-
 @pytest.mark.parametrize("name", ["run", "run.previous"])
 def test_a_folder_without_the_mark_is_not_renamed_nor_replaced(name, tmp_path):
     for each in ("run", "run.previous"):

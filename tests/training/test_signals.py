@@ -80,8 +80,10 @@ def signalled_once(number):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_during_an_evaluation_lets_it_finish(run, continue_and_compare, tmp_path, number):
+def test_a_signal_during_an_evaluation_lets_it_finish(run, continue_and_compare, capsys, number):
     outcome = run(measure=signalled_once(number))
+    told = f"{number.name}: stopped after step 3 of 6; resume from {outcome.checkpoint}"
+    assert told in capsys.readouterr().err
     assert (outcome.interrupted_by, outcome.progress.step) == (number.name, 3)
     assert read_state(outcome.checkpoint)["scores"] == outcome.scores
     assert "token/loss" in outcome.scores

@@ -58,42 +58,15 @@ TEXTS = ["a b c ab bc abc", "the cat sat on the mat"] * 3
 
 ADDED = {
     "tokenizer_config.json": (
-        *(
-            "vocab",
-            "merges",
-            "vocab_file",
-            "merges_file",
-            "tokenizer_file",
-            "spm_file",
-            "gguf_file",
-            "init_inputs",
-        ),
-        *(
-            "fast_tokenizer_files",
-            "sp_model_kwargs",
-            "auto_map",
-            "chat_template",
-            "name_or_path",
-            "extra_special_tokens",
-        ),
+        *("vocab", "merges", "vocab_file", "merges_file", "tokenizer_file", "spm_file", "gguf_file"),
+        *("init_inputs", "fast_tokenizer_files", "sp_model_kwargs", "auto_map", "chat_template"),
+        *("name_or_path", "extra_special_tokens"),
     ),
     "special_tokens_map.json": ("vocab", "tokenizer_file", "unk_token", "merges"),
     "config.json": (
-        *(
-            "auto_map",
-            "_name_or_path",
-            "transformers_weights",
-            "attn_implementation",
-            "tokenizer_class",
-            "architectures",
-        ),
-        *(
-            "custom_pipelines",
-            "gguf_file",
-            "quantization_config",
-            "base_model_name_or_path",
-            "experts_implementation",
-        ),
+        *("auto_map", "_name_or_path", "transformers_weights", "attn_implementation", "tokenizer_class"),
+        *("architectures", "custom_pipelines", "gguf_file", "quantization_config"),
+        *("base_model_name_or_path", "experts_implementation"),
     ),
     "generation_config.json": ("custom_generate", "assistant_model", "auto_map", "cache_implementation"),
     "adapter_config.json": ("base_model_name_or_path", "peft_type"),
