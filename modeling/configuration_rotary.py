@@ -73,6 +73,11 @@ class RotaryConfig(PreTrainedConfig):
         """The dictionaries of `rope_parameters` by type of layer: full attention has one for all."""
         return rotations_of(self.rope_parameters)
 
+    @property
+    def has_dynamic_rotations(self) -> bool:
+        """Whether wavelengths grow with a text that is longer than `max_position_embeddings`."""
+        return any(each["rope_type"] == "dynamic" for each in self.rotations.values())
+
     def rotation_of(self, layer_type: str) -> dict[str, Any]:
         """Return what describes the positions of a type of layer; nothing if they are not rotary."""
         rotations = self.rotations
@@ -155,6 +160,10 @@ def require_rotation(place: str, described: Mapping[str, Any], head_dim: int | N
                 raise ValueError(f"{place}.{key} is {value!r}: choose true or false")
         elif isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
             raise ValueError(f"{place}.{key} is {value!r}: choose a number above 0")
+        elif key == "factor" and value < 1:
+            raise ValueError(f"{place}.factor is {value!r}, which shortens wavelengths: choose 1 or more")
+        elif key == ORIGINAL_LENGTH and not isinstance(value, int):
+            raise ValueError(f"{place}.{key} is {value!r}: choose a whole number of tokens")
     for low, high, defaults in (
         ("low_freq_factor", "high_freq_factor", (0, 1)),
         ("beta_slow", "beta_fast", (1, 32)),

@@ -312,7 +312,7 @@ def in_effect(config: TercetConfig) -> dict[str, Any]:
     if config.position_embedding_type != "learned":
         ineffective |= {"position_offset"}
         # Wavelengths that grow with the text do so from there.
-        if not any(each["rope_type"] == "dynamic" for each in config.rotations.values()):
+        if not config.has_dynamic_rotations:
             ineffective |= {"max_position_embeddings"}
     if config.position_embedding_type != "relative_bias":
         ineffective |= {"relative_attention_num_buckets", "relative_attention_max_distance"}

@@ -196,11 +196,10 @@ def long_lengths(config: TercetConfig) -> list[int]:
     Both have a bound, `MOST_LONG` and `MOST_OF_A_WINDOW`. Wavelengths that grow with the text do so behind
     the positions that a model was made for, of which these therefore read a few.
     """
-    is_dynamic = any(each["rope_type"] == "dynamic" for each in config.rotations.values())
     longest = min(config.max_position_embeddings, MOST_LONG)
     if depends_on_pads(config):  # which the stock model appends until the last block is full
         longest -= longest % config.attention_block_size
-    lengths = {longest + 8 * is_dynamic}
+    lengths = {longest + 8 * config.has_dynamic_rotations}
     if config.sliding_window is not None:
         beyond = min(2 * config.sliding_window + 8, MOST_OF_A_WINDOW)
         lengths.add(min(beyond, config.max_position_embeddings))

@@ -49,6 +49,8 @@ ROTARY: list[tuple[dict[str, Any], list[str]]] = [
     ({"rope_type": "linear", "factor": 2.0, "beta_fast": 3}, ["'beta_fast'", "exactly ['factor'] "]),
     (LONGER | {"beta_fast": 32}, ["'beta_fast'", "give exactly ['factor', "]),
     (LONGER | {"factor": "8"}, ["rope_parameters.factor is '8'", "choose a number above 0"]),
+    (LONGER | {"factor": 0.5}, ["rope_parameters.factor is 0.5", "choose 1 or more"]),
+    (LONGER | {"original_max_position_embeddings": 2.5}, ["embeddings is 2.5", "choose a whole number"]),
     (LONGER | {"high_freq_factor": 1.0}, ["high_freq_factor 1.0", "below"]),
     (LONGER | {"factor": math.inf}, ["rope_parameters.factor is inf", "choose a finite number"]),
     ({"rope_theta": 0}, ["rope_parameters.rope_theta is 0", "choose a number above 0"]),
