@@ -225,9 +225,16 @@ class Schema:
         if kinds := [kind for other in others for kind in self._kinds(other)]:
             return f"unknown key of this kind; {'.'.join(above)} has it with kind {', '.join(kinds)}"
         siblings = list(dict.fromkeys(name for owner in owners for name in owner["properties"]))
+        known = self._keys_in_use(data)
         while isinstance(value, dict) and len(value) == 1 and not get_close_matches(key, siblings, 1, 0.7):
-            ((key, value),) = ((str(inner), below) for inner, below in value.items())  # the last of a.b.c
-        return f"unknown key; {meant(above, key, siblings, self._keys_in_use(data))}"
+            ((inner, value),) = ((str(inner), below) for inner, below in value.items())  # the last of a.b.c
+            if any(dotted.endswith(f".{key}") or dotted == key for dotted in known):  # a part of another one
+                fitting = [each for each in known if f".{key}." in f".{each}" and each.endswith(f".{inner}")]
+                if not fitting:
+                    break
+                known = fitting
+            key = inner
+        return f"unknown key; {meant(above, key, siblings, known)}"
 
     def _keys_in_use(self, data: Mapping[str, Any]) -> list[str]:
         # All but those of optional parts that the data do not have.
