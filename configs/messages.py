@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from tempfile import TemporaryFile
 from threading import RLock
-from typing import Any
 
 LONGEST = 200
 """Characters of a foreign message that fit into one of ours."""
@@ -49,23 +48,20 @@ def counted(number: int, noun: str) -> str:
 
 
 @contextmanager
-def keys_below(part: str, values: Any) -> Iterator[None]:
-    """Let errors name the keys of a recipe that is a part of another as users write them.
+def in_part(part: str) -> Iterator[None]:
+    """Let errors say in which part of a recipe the keys are that they name.
 
-    >>> from types import SimpleNamespace as Recipe
-    >>> with keys_below("general", Recipe(training=Recipe(steps=9))):
-    ...     raise ValueError("training.steps is 9: set training.steps=10, or general.training.steps")
+    >>> with in_part("general"):
+    ...     raise ValueError("corpus.streaming is true: set corpus.streaming=false")
     Traceback (most recent call last):
-    ValueError: general.training.steps is 9: set general.training.steps=10, or general.training.steps
+    ValueError: general: corpus.streaming is true: set corpus.streaming=false
     """
     try:
         yield
     except ValueError as error:
-        nested = {name: getattr(value, "__dict__", {}) for name, value in vars(values).items()}
-        keys = "|".join(f"{name}[.]{key}" for name, own in nested.items() for key in own)
-        if type(error) is not ValueError or not keys:
+        if type(error) is not ValueError:
             raise
-        raise ValueError(re.sub(rf"(?<![\w.])(?:{keys})\b", rf"{part}.\g<0>", str(error))) from error
+        raise ValueError(f"{part}: {error}") from error
 
 
 _ONE_AT_A_TIME = RLock()

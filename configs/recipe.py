@@ -82,7 +82,10 @@ def read_recipe(
             "a recipe"
         )
     try:
-        data = _data_of(source) if text is None else read_document(text)
+        if text is not None:
+            data = read_document(text)
+        else:
+            data = json.loads(written(dict(source))) if isinstance(source, Mapping) else recipe_data(source)
         if not isinstance(data, dict):
             kind = "nothing" if data is None else type(data).__name__
             raise ValueError(f"the file holds {kind}, not keys with values")
@@ -117,9 +120,6 @@ def written(value: Any) -> str:
 
     >>> written({"train": Path("books.txt"), "sizes": (1, 2e-5)})
     '{"train": "books.txt", "sizes": [1, 2e-05]}'
-
-    Raises:
-        ValueError: No recipe can have it.
     """
     text = json.dumps(value, default=_plain, ensure_ascii=False)
     return json.dumps(json.loads(text)) if text.isascii() or max(text) < "\U00010000" else text
@@ -259,10 +259,6 @@ def _is_there(path: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError, ValueError):  # the last: its name has a null
         return False
     return True
-
-
-def _data_of(source: Any) -> Any:
-    return json.loads(written(dict(source))) if isinstance(source, Mapping) else recipe_data(source)
 
 
 def _text_of(path: Path) -> str:

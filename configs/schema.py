@@ -142,7 +142,11 @@ class Schema:
         found = [self._problems_of_one(member, data, path) for member in members]
         if not all(found):
             return []
-        if "errorMessage" in node and isinstance(data, list) and is_mixed(data):
+        if (
+            "errorMessage" in node
+            and isinstance(data, list)
+            and len({isinstance(each, dict) for each in data}) == 2
+        ):
             return [(path, node["errorMessage"])]
         told = [each for each, member in zip(found, members, strict=True) if member.get("type") != "null"]
         return [problem for problems in told or found for problem in problems]
@@ -228,9 +232,8 @@ class Schema:
         known = self._keys_in_use(data)
         while isinstance(value, dict) and len(value) == 1 and not get_close_matches(key, siblings, 1, 0.7):
             ((inner, value),) = ((str(inner), below) for inner, below in value.items())  # the last of a.b.c
-            if any(dotted.endswith(f".{key}") or dotted == key for dotted in known):  # a part of another one
-                fitting = [each for each in known if f".{key}." in f".{each}" and each.endswith(f".{inner}")]
-                if not fitting:
+            if own := [each for each in known if key in each.split(".")]:  # of a part that stands elsewhere
+                if not (fitting := [each for each in own if each.endswith(f".{inner}")]):
                     break
                 known = fitting
             key = inner
@@ -269,11 +272,6 @@ def schema_of(name: str) -> Schema:
 def is_closed(node: Node) -> bool:
     """Return whether a part has no other keys than those that it names."""
     return node.get("additionalProperties") is False
-
-
-def is_mixed(data: list[Any]) -> bool:
-    """Return whether some values of a list have keys, and others none."""
-    return len({isinstance(value, dict) for value in data}) == 2
 
 
 def values_of(node: Node) -> list[Any]:
@@ -323,6 +321,8 @@ def describe(problems: list[Problem], data: Any, above: KeyPath = ()) -> str:
     for part in path:
         data = data[part]
     remedy = " or ".join(dict.fromkeys(text for where, text in problems if where == path))
+    if isinstance(data, dict) and not remedy.startswith("must "):  # a part's own words, with keys of the part
+        return f"{place}: {remedy}" if place else remedy
     return f"{place} = {shown(data)}: {remedy}{near_name(data, remedy)}" if place else remedy
 
 

@@ -115,13 +115,13 @@ def require_fixed(base: TokenObjective, copies: int) -> None:
     """Raise a `ValueError` if an objective corrupts text anew whenever it is read, or all copies alike."""
     if base.noise == "dynamic":
         raise ValueError(
-            f"general.cache needs a fixed input, but {base.term} corrupts the text differently each time: "
-            f"set general.objective.masking=static (masked_language_modeling; "
+            f"cache needs a fixed input, but {base.term} corrupts the text differently each time: "
+            f"set objective.masking=static (masked_language_modeling; "
             "cache.copies sets the number of different masks), or leave cache out"
         )
     if copies > 1 and base.noise == "none":
         raise ValueError(
-            f"general.cache.copies is {copies}, but {base.term} corrupts nothing, so all copies would be "
+            f"cache.copies is {copies}, but {base.term} corrupts nothing, so all copies would be "
             f"equal: leave it out"
         )
 
@@ -369,7 +369,7 @@ def read_about(folder: Path) -> dict[str, Any]:
         return json.loads((folder / ABOUT).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ValueError(
-            f"{folder} is not a teacher's cache ({ABOUT} cannot be read): set another general.cache.folder, "
+            f"{folder} is not a teacher's cache ({ABOUT} cannot be read): set another cache.folder, "
             f"or delete it"
         ) from error
 
@@ -380,6 +380,6 @@ def require_binding(folder: Path, found: Mapping[str, Any], wanted: Binding) -> 
         if found.get(key) != value:
             shown = "" if key in ("teacher", "data") else f" ({found.get(key)} instead of {value})"
             raise ValueError(
-                f"general.cache: {folder} was written for {MEANINGS[key]}{shown}: set another "
-                f"general.cache.folder, or delete it"
+                f"cache: {folder} was written for {MEANINGS[key]}{shown}: set another "
+                f"cache.folder, or delete it"
             )

@@ -9,7 +9,6 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from ..configs.messages import keys_below
 from ..configs.numbers import NonNegative, Positive
 from ..pretraining.objectives.base_recipe import Share
 from ..pretraining.objectives.recipes import SingleObjectiveRecipe
@@ -103,8 +102,7 @@ class GeneralRecipe:
     def __post_init__(self):
         if texts_of(self.corpus.train):
             raise ValueError(
-                "general.corpus.train lists texts with shares, which distillation does not support: name one "
-                "text, or a list of files"
+                "corpus.train lists texts with shares, which distillation does not support: name one text, "
+                "or a list of files"
             )
-        with keys_below("general", self):
-            require_stages_of(self.corpus, self.training)
+        require_stages_of(self.corpus, self.training)

@@ -69,7 +69,7 @@ class GeneralStep(Step):
         base = reader.build_objective(model.config)
         if not isinstance(base, TokenObjective):
             raise ValueError(
-                f"general.objective is {kind}, which has targets other than tokens: use "
+                f"objective is {kind}, which has targets other than tokens: use "
                 f"masked_language_modeling, without sentence pairs"
             )
         texts = find_texts(recipe.corpus, recipe.objective, recipe.training)
@@ -123,7 +123,7 @@ def is_finished(folder: Path, steps: int) -> bool:
     taken = json.loads(file.read_text(encoding="utf-8"))["step"]
     if taken > steps:
         raise ValueError(
-            f"general.training.steps = {steps}, but {folder} has taken {taken}: resume with at least as "
+            f"training.steps = {steps}, but {folder} has taken {taken}: resume with at least as "
             f"many, or start over with --overwrite"
         )
     return taken == steps
@@ -193,7 +193,7 @@ def build_setup(
 def require_as_many_positions(config: TercetConfig, general: GeneralRecipe, who: str) -> None:
     """Raise a `ValueError` if sequences are longer than the teacher or the student has positions for."""
     length, remedy = general.corpus.sequence_length, f"choose another {who}"
-    require_positions(config, length, "general.corpus.sequence_length", who, remedy)
+    require_positions(config, length, "corpus.sequence_length", who, remedy)
 
 
 def require_rereadable(step: GeneralStep, general: GeneralRecipe) -> None:
@@ -201,13 +201,13 @@ def require_rereadable(step: GeneralStep, general: GeneralRecipe) -> None:
     beforehand = [key for key in ("cache", "sequences") if getattr(general, key) is not None]
     if beforehand and general.corpus.streaming:
         raise ValueError(
-            f"general.{beforehand[0]}: the teacher processes the whole text beforehand, which a stream does "
-            f"not allow: set general.corpus.streaming=false"
+            f"{beforehand[0]}: the teacher processes the whole text beforehand, which a stream does "
+            f"not allow: set corpus.streaming=false"
         )
     if beforehand and any(stage.sequence_length for stage in general.training.stages):
         raise ValueError(
-            f"general.{beforehand[0]}: the teacher processes the text beforehand, in sequences of one "
-            "length: leave sequence_length out of general.training.stages"
+            f"{beforehand[0]}: the teacher processes the text beforehand, in sequences of one "
+            "length: leave sequence_length out of training.stages"
         )
     source = step.text.source
     if general.sequences is not None:
@@ -219,8 +219,8 @@ def require_rereadable(step: GeneralStep, general: GeneralRecipe) -> None:
 
         if (windows := windows_of(source)) > 1:
             raise ValueError(
-                f"general.cache: the text has so many documents that it is read in {windows} windows, of "
-                "which a cache holds one: leave general.cache out, or name fewer files"
+                f"cache: the text has so many documents that it is read in {windows} windows, of "
+                "which a cache holds one: leave cache out, or name fewer files"
             )
         require_fixed(step.base, general.cache.copies)
 
@@ -253,7 +253,7 @@ def build_teacher(
 
         for loss in losses:
             if (reason := loss.refusal(is_complete=general.cache.top_k is None)) is not None:
-                raise ValueError(f"general.cache: {reason}; leave cache out, or the loss")
+                raise ValueError(f"cache: {reason}; leave cache out, or the loss")
         if isinstance(source, FixedCopies):
             with main_first():
                 return cached_teacher(general, step.teacher, step.model, step.base, losses, source, device)

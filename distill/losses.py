@@ -448,7 +448,7 @@ def losses_for(
     """Return losses for two models."""
     kinds = sorted(loss.kind for loss in losses)
     if twice := [kind for kind, other in pairwise(kinds) if kind == other]:
-        raise ValueError(f"general.losses has {twice[0]} twice: list each kind once")
+        raise ValueError(f"losses has {twice[0]} twice: list each kind once")
     return [loss.for_models(student, teacher) for loss in losses]
 
 

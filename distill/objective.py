@@ -70,8 +70,7 @@ class Distillation(Objective):
         self.weights = own | {loss.kind: loss.weight for loss in losses}
         if not self.weights:
             raise ValueError(
-                "general.losses is empty and general.objective_weight is 0, so there is no loss: set one "
-                "of them"
+                "losses is empty and objective_weight is 0, so there is no loss: set one of them"
             )
 
     @property

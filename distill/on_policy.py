@@ -199,7 +199,7 @@ def build_on_policy(
     if general.on_policy is None:
         return None
     if (reason := refusal(general, base, losses, accelerator)) is not None:
-        raise ValueError(f"general.on_policy: {reason}")
+        raise ValueError(f"on_policy: {reason}")
     return OnPolicy(general.on_policy, base, student, ends, precision_of(accelerator))
 
 
@@ -215,18 +215,18 @@ def refusal(
     if general.cache is not None:
         return (
             "a cache holds what the teacher expects of given text, not of what the student will write: "
-            "leave general.cache out"
+            "leave cache out"
         )
     if general.objective_weight:
         return (
-            f"what the student writes is not to be imitated, but general.objective_weight is "
+            f"what the student writes is not to be imitated, but objective_weight is "
             f"{general.objective_weight}: set it to 0"
         )
     for loss in losses:
         if not isinstance(loss, VocabularyLoss):
             return (
                 f"{loss.kind} compares all tokens that are read, not what is expected where the student "
-                "writes: leave it out of general.losses"
+                "writes: leave it out of losses"
             )
     if sharding_plugin(accelerator) is not None:
         return (

@@ -43,9 +43,7 @@ class StudentRecipe:
 
     def __post_init__(self):
         if self.path is not None and replace(self, path=None) != StudentRecipe():
-            raise ValueError(
-                f"student.path is {self.path}, the whole student: leave out the other keys of student"
-            )
+            raise ValueError(f"path is {self.path}, the whole student: leave out the other keys")
 
 
 @dataclass(frozen=True)

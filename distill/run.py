@@ -10,12 +10,12 @@ from random weights.
 
 from pathlib import Path
 
-from ..configs.messages import keys_below
+from ..configs.messages import in_part
 from ..data.steps.exchange import main_first
 from ..training.devices.precision import join_processes
 from ..training.run_folder import MODEL, running
 from .facts import keep_student
-from .output import GENERAL, run_folder
+from .output import run_folder
 from .recipe import DistillationRecipe
 from .steps import prepare
 
@@ -34,12 +34,9 @@ def distill(recipe: DistillationRecipe, *, resume: bool = False, overwrite: bool
         KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
         WriteError: There is no room; what was written before is intact.
     """
-    if recipe.general is None:
-        processes = join_processes()
-    else:
-        with keys_below(GENERAL, recipe.general):
-            recipe.general.training.require_consistent()
-        processes = join_processes(recipe.general.training.timeout)
+    processes = (
+        join_processes() if recipe.general is None else join_processes(recipe.general.training.timeout)
+    )
     with running(run_folder(recipe), resume=resume, overwrite=overwrite, processes=processes) as run:
         with main_first():
             prepared = prepare(recipe)
@@ -50,7 +47,7 @@ def distill(recipe: DistillationRecipe, *, resume: bool = False, overwrite: bool
         for student in prepared.students:
             for name, step in prepared.steps.items():
                 place = run.folder / student.name / name
-                with keys_below(name, step.recipe):
+                with in_part(name):
                     step.learn(student, place, resume=run.resume)
                 student = student.going_on(place / MODEL)
         with run.together() as is_main:

@@ -49,7 +49,7 @@ def require_pairs(source: ExampleSource) -> ParallelPairs:
     if isinstance(source, ParallelPairs):
         return source
     raise ValueError(
-        "general.sequences: the teacher generates targets for sources, which only translation has: leave it "
+        "sequences: the teacher generates targets for sources, which only translation has: leave it "
         "out, or use translation"
     )
 

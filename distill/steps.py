@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from transformers import PreTrainedTokenizerBase
 
 from ..configs.by_kind import ByKind
-from ..configs.messages import keys_below
+from ..configs.messages import in_part
 from ..modeling import TercetPreTrainedModel
 from ..modeling.saved.checkpoint import Checkpoint, Opener, opening_once
 from .output import GENERAL, RANDOM, STUDENT, TASK, WITHOUT_TEACHER
@@ -102,7 +102,7 @@ class Prepared:
         """Make sure that all students fit their teachers, before anything is written into a run's folder."""
         (name, first), *others = self.steps.items()
         for student in self.students:
-            with keys_below(name, first.recipe):
+            with in_part(name):
                 first.require_learnable(student, folder / student.name / name)
         for _, step in others:
             require_same_vocabulary(step.tokenizer, first.tokenizer)
@@ -113,7 +113,7 @@ def prepare(recipe: DistillationRecipe) -> Prepared:
     open_model, steps = opening_once(), dict[str, Any]()
     for name, part in ((GENERAL, recipe.general), (TASK, recipe.task)):
         if part is not None:
-            with keys_below(name, part):
+            with in_part(name):
                 steps[name] = STEPS[name].prepare(part, open_model)
     return Prepared(steps.get(GENERAL), steps.get(TASK), students_of(recipe))
 

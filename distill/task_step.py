@@ -79,13 +79,13 @@ class TaskStep(Step):
         if recipe.unlabelled is not None:
             if task.recipe.kind in ("ranking", "generation"):  # whose rows mean nothing without labels
                 raise ValueError(
-                    f"task.unlabelled is set, but rows of {task.recipe.kind} without labels are not "
+                    f"unlabelled is set, but rows of {task.recipe.kind} without labels are not "
                     f"supported: leave it out"
                 )
             unlabelled, _, tally = read_rows(
                 recipe.unlabelled,
                 task.recipe.input_columns,
-                "task.unlabelled",
+                "unlabelled",
                 on_bad_row=recipe.data.on_bad_row,
                 check=task.require_inputs,
             )
@@ -180,7 +180,7 @@ def encode_unlabelled(step: TaskStep, rows: Dataset) -> LabelledExamples:
     try:
         return step.task.examples(rows, step.encoder, labelled=False)
     except ValueError as error:
-        raise ValueError(f"task.unlabelled ({step.recipe.unlabelled}): {error}") from None
+        raise ValueError(f"unlabelled ({step.recipe.unlabelled}): {error}") from None
 
 
 def settled(
@@ -242,7 +242,7 @@ def require_same_input(
         shorter = min(own.max_length, step.encoder.max_length)
         raise ValueError(
             f"the student has a maximum length of {own.max_length:,} tokens and the teacher of "
-            f"{step.encoder.max_length:,}: set task.data.max_length={shorter}"
+            f"{step.encoder.max_length:,}: set data.max_length={shorter}"
         )
 
 

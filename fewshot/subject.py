@@ -140,7 +140,8 @@ def load_subject(checkpoint: Checkpoint, precision: Precision = "fp32", head: He
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if model.can_generate():
-        model.generation_config = naming_tokens_only(model.generation_config)
+        own = model.generation_config  # of which it keeps what names tokens: it shall decode greedily
+        model.generation_config = GenerationConfig(**{name: getattr(own, name, None) for name in TOKENS})
     model = model.eval().to(device=device, dtype=dtype)  # pyright: ignore[reportCallIssue]
     return Subject(checkpoint, model, member)
 
@@ -171,8 +172,3 @@ def load_foreign(checkpoint: Checkpoint, member: Member) -> PreTrainedModel:
                 f"{checkpoint.name} cannot be evaluated: {auto_class} does not support it"
             ) from error
         raise
-
-
-def naming_tokens_only(config: GenerationConfig) -> GenerationConfig:
-    """Keep what names tokens of a model's generation configuration: it shall decode greedily."""
-    return GenerationConfig(**{name: getattr(config, name, None) for name in TOKENS})

@@ -10,7 +10,7 @@ from typing import cast
 
 from transformers import PreTrainedConfig
 
-from ..configs.messages import keys_below
+from ..configs.messages import in_part
 from ..modeling import NeuralConfig
 from ..pretraining.objectives.recipes import SingleObjectiveRecipe
 from ..pretraining.recipe import CorpusRecipe, ModelRecipe, PretrainingRecipe, require_stages_of
@@ -29,8 +29,7 @@ class AdaptationRecipe:
     """Optimization."""
 
     def __post_init__(self):
-        with keys_below("adaptation", self):
-            require_stages_of(self.corpus, self.training)
+        require_stages_of(self.corpus, self.training)
 
     def require_adaptable(self, config: PreTrainedConfig, path: str) -> None:
         """Make sure that the objective trains a model's member, and that it can read the text."""
@@ -44,7 +43,7 @@ class AdaptationRecipe:
                 f"{' or a '.join(known.model_type for known in classes)}, but {path} is a "
                 f"{config.model_type}: choose another objective, or another model"
             )
-        with keys_below("adaptation", self):
+        with in_part("adaptation"):
             open_texts(self.corpus, self.objective)
         length, key = self.corpus.sequence_length, "adaptation.corpus.sequence_length"
         require_positions(config, length, key, "model", "choose another model")
@@ -56,7 +55,7 @@ class AdaptationRecipe:
         """
         from ..pretraining.run import pretrain
 
-        with keys_below("adaptation", self):
+        with in_part("adaptation"):
             return pretrain(self.further_pretraining(str(model), folder / "run"), resume=True)
 
     def further_pretraining(self, path: str, output: Path) -> PretrainingRecipe:

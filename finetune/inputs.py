@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ..configs.messages import keys_below
 from ..configs.recipe import recipe_data
 from ..modeling.saved.checkpoint import opening_once
 from .learning_rate import CHOSEN, LearningRate, choose_learning_rate
@@ -62,9 +61,6 @@ def find_inputs(recipe: FineTuningRecipe) -> Inputs:
     Where the learning rate depends on what a grid tries, it is among the values of each setting, and the
     recipe has none.
     """
-    if recipe.adaptation is not None:
-        with keys_below("adaptation", recipe.adaptation):
-            recipe.adaptation.training.require_consistent()
     open_model, named = opening_once(), recipe.model
     model = open_model(named.path, named.revision)
     beside = None if named.tagger is None else tuple(map(open_model, named.tagger.beside))

@@ -62,7 +62,7 @@ class PretrainedModelRecipe:
         for name in OF_LABELS:
             if name in self.overrides:
                 raise ValueError(
-                    f"model.overrides.{name}: what labels there are is the task's to say, and kept with the "
+                    f"overrides.{name}: what labels there are is the task's to say, and kept with the "
                     "model; remove it, and name labels in task.label_names"
                 )
 
@@ -96,8 +96,7 @@ class DataRecipe:
     def __post_init__(self):
         if self.group is not None and self.validation is not None:
             raise ValueError(
-                f"data.group is {self.group}, which divides data.train, but data.validation names others: "
-                "remove one of them"
+                f"group is {self.group}, which divides train, but validation names others: remove one of them"
             )
 
 
@@ -155,7 +154,7 @@ class FineTuningSchedule:
     def __post_init__(self):
         if twice := {seed for seed in self.seeds if self.seeds.count(seed) > 1}:
             raise ValueError(
-                f"training.seeds names {min(twice)} twice, which would be the same run: name each seed once"
+                f"seeds names {min(twice)} twice, which would be the same run: name each seed once"
             )
 
 

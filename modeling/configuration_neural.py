@@ -193,7 +193,8 @@ def require_neural(config: NeuralConfig) -> None:
             raise ValueError(
                 f"{field.name} is {value}: choose a probability from 0 up to, but not including, 1"
             )
-    require_positive("norm_eps", config.norm_eps)
+    if not config.norm_eps > 0:
+        raise ValueError(f"norm_eps is {config.norm_eps}: choose a number above 0")
     require_at_least(0, "initializer_range", config.initializer_range)
     for name in ("vocab_size", "hidden_size"):
         require_at_least(1, name, getattr(config, name))
@@ -222,11 +223,6 @@ def require_finite(name: str, value: Any) -> None:
             require_finite(name, each)
     elif isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{name} is {value}: choose a finite number")
-
-
-def require_positive(name: str, value: float) -> None:
-    if not value > 0:
-        raise ValueError(f"{name} is {value}: choose a number above 0")
 
 
 def require_at_least(smallest: float, name: str, value: float) -> None:

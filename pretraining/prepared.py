@@ -93,7 +93,6 @@ class Inputs:
 def find_inputs(recipe: PretrainingRecipe) -> Inputs:
     """Check everything that needs no text, which may take long to read; find the text."""
     corpus, objective, training = recipe.corpus, recipe.objective, recipe.training
-    training.require_consistent()
     open_model = opening_once()
     model = first_model(recipe.model, objective, corpus, open_model)
     texts = find_texts(corpus, objective, training)

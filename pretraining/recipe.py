@@ -155,12 +155,11 @@ class CorpusRecipe:
             names = [text.name for text in texts_of(getattr(self, split))]
             if twice := {name for name in names if names.count(name) > 1}:
                 raise ValueError(
-                    f"corpus.{split} has several texts of the name {min(map(str, twice))}: give them others"
+                    f"{split} has several texts of the name {min(map(str, twice))}: give them others"
                 )
         if self.streaming and texts_of(self.train):
             raise ValueError(
-                "corpus.streaming is true, but texts with shares cannot be streamed: set "
-                "corpus.streaming=false"
+                "streaming is true, but texts with shares cannot be streamed: set streaming=false"
             )
 
     @staticmethod

@@ -90,33 +90,25 @@ class OptimizerRecipe:
     """Weight decay of matrices, relative to the learning rate; by default 0.01 for `adamw` and 0.1 for
     `muon` and `normuon`."""
 
-    def require_used_constants(self, *, sets_learning_rate: bool) -> None:
-        """Raise a `ValueError` if a constant is named that nothing would read."""
-        for name in ("learning_rate", "matrix_learning_rate"):
-            if sets_learning_rate and (rate := getattr(self, name)) is not None:
-                raise ValueError(
-                    f"training.optimizer.{name} = {rate}: the noam schedule derives the learning rate from "
-                    f"the hidden size; remove it, and scale the learning rate with training.schedule.factor"
-                )
+    def __post_init__(self):
         if self.kind == "adam" and self.weight_decay:
             raise ValueError(
-                f"training.optimizer.weight_decay = {self.weight_decay}: adam has no weight decay; choose "
-                "kind adamw"
+                f"weight_decay = {self.weight_decay}: adam has no weight decay; choose kind adamw"
             )
         if self.kind != "adamw" and self.layer_decay < 1:
             raise ValueError(
-                f"training.optimizer.layer_decay = {self.layer_decay}: {self.kind} has one learning rate for "
-                f"all layers; remove it, or choose kind adamw"
+                f"layer_decay = {self.layer_decay}: {self.kind} has one learning rate for all layers; remove "
+                "it, or choose kind adamw"
             )
         if self.kind not in ("muon", "normuon") and self.matrix_learning_rate is not None:
             raise ValueError(
-                f"training.optimizer.matrix_learning_rate = {self.matrix_learning_rate}: {self.kind} has one "
-                f"learning rate for all weights; remove it, or choose kind muon or normuon"
+                f"matrix_learning_rate = {self.matrix_learning_rate}: {self.kind} has one learning rate for "
+                "all weights; remove it, or choose kind muon or normuon"
             )
         if self.kind != "normuon" and self.neuron_beta is not None:
             raise ValueError(
-                f"training.optimizer.neuron_beta = {self.neuron_beta}: {self.kind} does not normalize "
-                f"neurons; remove it, or choose kind normuon"
+                f"neuron_beta = {self.neuron_beta}: {self.kind} does not normalize neurons; remove it, or "
+                "choose kind normuon"
             )
 
 
@@ -142,36 +134,24 @@ class ScheduleRecipe:
     factor: Annotated[float, Field(gt=0)] = 1.0
     """Multiplier of the learning rate that `noam` derives from the hidden size."""
 
-    def warmup_updates(self, steps: int) -> int:
-        """Count the updates of the warm-up."""
+    def __post_init__(self):
         if self.warmup_steps is not None and self.warmup_ratio is not None:
             raise ValueError(
-                f"training.schedule.warmup_steps = {self.warmup_steps} and warmup_ratio = "
-                f"{self.warmup_ratio}: give only one of the two, and set the other to null"
+                f"warmup_steps = {self.warmup_steps} and warmup_ratio = {self.warmup_ratio}: give only one "
+                "of the two, and set the other to null"
             )
-        ratio = WARMUP_RATIO if self.warmup_ratio is None else self.warmup_ratio
-        warmup = round(ratio * steps) if self.warmup_steps is None else self.warmup_steps
-        if warmup > steps:
-            raise ValueError(
-                f"training.schedule.warmup_steps = {warmup} exceeds training.steps = {steps}: set it to "
-                f"{round(WARMUP_RATIO * steps)}, say"
-            )
-        if self.kind in ("noam", "inverse_square_root") and warmup == 0:
-            raise ValueError(
-                f"training.schedule.kind = {self.kind} is infinite at the first step without a warm-up: set "
-                f"training.schedule.warmup_steps to 1 or more"
-            )
-        return warmup
-
-    def require_used_keys(self) -> None:
-        """Raise a `ValueError` if a key is set that the curve does not use; defaults are no choice."""
-        for key, (kinds, problem) in USED_BY.items():
+        for key, (kinds, problem) in USED_BY.items():  # whose defaults are no choice
             value = getattr(self, key)
             if self.kind not in kinds and value != getattr(ScheduleRecipe, key):
                 raise ValueError(
-                    f"training.schedule.{key} = {value}: the {self.kind} schedule {problem}; remove it, or "
-                    f"choose kind {' or '.join(kinds)}"
+                    f"{key} = {value}: the {self.kind} schedule {problem}; remove it, or choose kind "
+                    f"{' or '.join(kinds)}"
                 )
+
+    def warmup_updates(self, steps: int) -> int:
+        """Count the updates of the warm-up."""
+        ratio = WARMUP_RATIO if self.warmup_ratio is None else self.warmup_ratio
+        return round(ratio * steps) if self.warmup_steps is None else self.warmup_steps
 
 
 @dataclass(frozen=True)
@@ -283,8 +263,38 @@ class TrainingRecipe:
     """Whether freed memory is kept for the next step instead of being returned to the system (Linux)."""
 
     def __post_init__(self):
-        repo = self.push_checkpoints
-        if repo is None:
+        optimizer, schedule = self.optimizer, self.schedule
+        for name in ("learning_rate", "matrix_learning_rate"):
+            if schedule.kind == "noam" and (rate := getattr(optimizer, name)) is not None:
+                raise ValueError(
+                    f"optimizer.{name} = {rate}: the noam schedule derives the learning rate from the hidden "
+                    "size; remove it, and scale the learning rate with schedule.factor"
+                )
+        if (warmup := schedule.warmup_updates(self.steps)) > self.steps:
+            raise ValueError(
+                f"schedule.warmup_steps = {warmup} exceeds steps = {self.steps}: set it to "
+                f"{round(WARMUP_RATIO * self.steps)}, say"
+            )
+        if schedule.kind in ("noam", "inverse_square_root") and warmup == 0:
+            raise ValueError(
+                f"schedule.kind = {schedule.kind} is infinite at the first step without a warm-up: set "
+                "schedule.warmup_steps to 1 or more"
+            )
+        if (taken := sum(stage.steps for stage in self.stages)) >= self.steps:
+            raise ValueError(
+                f"stages last {taken} steps, but steps = {self.steps}: shorten them, or set stages=[]"
+            )
+        if self.patience is not None and self.evaluate_every is None:
+            raise ValueError(
+                f"patience = {self.patience}, but there is no evaluation before the end: set evaluate_every, "
+                "or leave patience out"
+            )
+        self.require_averages()
+        self.require_revisions()
+
+    def require_revisions(self) -> None:
+        """Make sure that intermediate models that are to be pushed are kept."""
+        if (repo := self.push_checkpoints) is None:
             return
         owner, _, name = repo.partition("/")
         if not (owner and name) or "/" in name:
@@ -323,23 +333,6 @@ class TrainingRecipe:
             left -= min(stage.steps, left)
         return total + left * self.tokens_per_step
 
-    def require_consistent(self) -> None:
-        """Make sure that the settings fit each other; that needs no model and no text."""
-        self.schedule.warmup_updates(self.steps)
-        self.schedule.require_used_keys()
-        self.optimizer.require_used_constants(sets_learning_rate=self.schedule.kind == "noam")
-        self.require_evaluations()
-        self.require_averages()
-        self.require_time()
-
-    def require_evaluations(self, *, are_possible: bool = True) -> None:
-        """Raise a `ValueError` if there is a patience, but no evaluation before the end."""
-        if self.patience is not None and (self.evaluate_every is None or not are_possible):
-            raise ValueError(
-                f"training.patience = {self.patience}, but there is no evaluation before the end: set "
-                f"training.evaluate_every, or leave patience out"
-            )
-
     def require_averages(self) -> None:
         """Make sure that the averages that are asked for can be made."""
         number, every = self.average_checkpoints, self.checkpoint_every
@@ -347,32 +340,24 @@ class TrainingRecipe:
         if missing.get(self.final_weights or LAST):
             key = "ema_decay" if self.final_weights == EMA else "average_checkpoints"
             raise ValueError(
-                f"training.final_weights = {self.final_weights}, but there is no such average: set "
-                f"training.{key}, or leave final_weights out"
+                f"final_weights = {self.final_weights}, but there is no such average: set {key}, or leave "
+                "final_weights out"
             )
         if self.final_weights is None and not any(missing.values()):
             raise ValueError(
-                "training.ema_decay and training.average_checkpoints are both set: say with "
-                "training.final_weights = ema, mean or last which weights become the finished model"
+                "ema_decay and average_checkpoints are both set: say with final_weights = ema, mean or last "
+                "which weights become the finished model"
             )
         if number is None:
             return
         there = 1 if every is None else (self.steps - 1) // every + 1
         if there < number:
             raise ValueError(
-                f"training.average_checkpoints = {number}, but a run of {self.steps} steps has {there} with "
-                f"training.checkpoint_every = {every}: lower that, or average fewer"
+                f"average_checkpoints = {number}, but a run of {self.steps} steps has {there} with "
+                f"checkpoint_every = {every}: lower that, or average fewer"
             )
         if self.keep_checkpoints < number:
             raise ValueError(
-                f"training.average_checkpoints = {number}, but training.keep_checkpoints = "
-                f"{self.keep_checkpoints}: keep at least as many as are averaged"
-            )
-
-    def require_time(self) -> None:
-        """Raise a `ValueError` if the stages leave no step of the run to its own values."""
-        if (taken := sum(stage.steps for stage in self.stages)) >= self.steps:
-            raise ValueError(
-                f"training.stages last {taken} steps, but training.steps = {self.steps}: shorten them, or "
-                "set training.stages=[]"
+                f"average_checkpoints = {number}, but keep_checkpoints = {self.keep_checkpoints}: keep at "
+                "least as many as are averaged"
             )

@@ -70,7 +70,6 @@ class StepCutter:
             tokens = stage.tokens_per_step or self.training.tokens_per_step
             stages.append(Stage(first_step, self.cut(its_source, tokens)))
             first_step += stage.steps
-        self.training.require_time()
         last = self.cut(source, self.training.tokens_per_step, examples_per_step=examples_per_step)
         stages.append(Stage(first_step, last))
         for stage in stages:
@@ -195,7 +194,6 @@ def prepare_data(
         source_of: Makes the sources of stages with other sequence lengths or shares; `None` if none has.
         examples_per_step: Examples of a step, if the recipe does not say its tokens.
     """
-    recipe.require_evaluations(are_possible=held_out is not None)
     cutter = StepCutter(objective, recipe, accelerator)
     stages = cutter.stages(source, source_of, examples_per_step)
     measured = {} if held_out is None else {"": held_out, **held_out.parts}

@@ -218,8 +218,8 @@ class ChatRecipe(RowsRecipe):
     def __post_init__(self):
         if self.metric_for_best_model != "loss" and not self.generate:
             raise ValueError(
-                f"task.metric_for_best_model is {self.metric_for_best_model}, which needs generated answers: "
-                "set task.generate=true"
+                f"metric_for_best_model is {self.metric_for_best_model}, which needs generated answers: set "
+                "generate=true"
             )
 
     def as_value(self, column: str, text: str) -> Any:

@@ -147,8 +147,8 @@ class TaggingRecipe(RowsRecipe):
     def __post_init__(self):
         if self.metric_for_best_model == "span_f1" and self.scheme == "none":
             raise ValueError(
-                "task.metric_for_best_model is span_f1, but task.scheme is none, which has no spans: remove "
-                "task.metric_for_best_model, or set task.scheme=iob2"
+                "metric_for_best_model is span_f1, but scheme is none, which has no spans: remove "
+                "metric_for_best_model, or set scheme=iob2"
             )
 
     def as_value(self, column: str, text: str) -> list[str]:

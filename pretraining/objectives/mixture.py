@@ -89,7 +89,7 @@ class MixtureRecipe(BaseObjectiveRecipe):
     def require_one_model(self) -> type[NeuralPreTrainedModel]:
         """Find the model that learns all objectives."""
         if len(self.objectives) < 2:
-            raise ValueError(f"objective.objectives has {len(self.objectives)} entries: give two or more")
+            raise ValueError(f"objectives has {len(self.objectives)} entries: give two or more")
         for recipe in self.recipes:
             if isinstance(recipe, HybridLanguageModelingRecipe):
                 raise ValueError(
@@ -103,16 +103,14 @@ class MixtureRecipe(BaseObjectiveRecipe):
         needed = {recipe.model_class: recipe.kind for recipe in self.recipes}
         if len({recipe.reads_pairs for recipe in self.recipes}) > 1:
             raise ValueError(
-                f"objective.objectives mix {' and '.join(needed.values())}, of which only some read pairs of "
+                f"objectives mix {' and '.join(needed.values())}, of which only some read pairs of "
                 "texts: a mixture needs one kind of corpus"
             )
         for model_class in needed:
             if all(other == model_class or other in SERVES.get(model_class, ()) for other in needed):
                 return model_class
         names = " and ".join(f"{kind} ({found.__name__})" for found, kind in needed.items())
-        raise ValueError(
-            f"objective.objectives train different models, {names}: choose objectives of one model"
-        )
+        raise ValueError(f"objectives train different models, {names}: choose objectives of one model")
 
     def build(self, context: ObjectiveContext) -> MixedObjective:
         return MixedObjective([recipe.build(context) for recipe in self.recipes], self.shares)

@@ -113,12 +113,12 @@ class ScheduledSamplingRecipe:
         if self.schedule != "inverse_sigmoid":
             if self.steepness is not None:
                 raise ValueError(
-                    f"scheduled_sampling.steepness is {self.steepness}, but {self.schedule} schedules have "
+                    f"steepness is {self.steepness}, but {self.schedule} schedules have "
                     "none: remove it, or choose the schedule inverse_sigmoid"
                 )
         elif 0 < self.final_probability < 1 / (1 + steepness):
             raise ValueError(
-                f"scheduled_sampling.final_probability is {self.final_probability}, but an inverse sigmoid "
+                f"final_probability is {self.final_probability}, but an inverse sigmoid "
                 f"with steepness {steepness} begins with {1 / (1 + steepness):.3g}: raise one of them"
             )
 

@@ -204,7 +204,6 @@ def test_a_missing_file_and_a_folder_are_answered_as_such(tmp_path):
     [
         (["training.schedule.warmup_steps=5"], 5, None),
         (["training.schedule.warmup_steps=null"], None, 0.1),
-        (["training.schedule.warmup_steps=5", "training.schedule.warmup_ratio=0.2"], 5, 0.2),
         (["training.schedule.warmup_steps=5", "training={steps: 9}"], None, None),
     ],
 )
@@ -216,6 +215,11 @@ def test_an_override_replaces_its_alternative_in_the_file_alone(write, overrides
         "corpus"
     ]
     assert corpus == {"tasks": 2, "reader": {"name": "WarcReader"}}
+    both = ["training.schedule.warmup_steps=5", "training.schedule.warmup_ratio=0.2"]
+    with pytest.raises(
+        ValueError, match=r"training\.schedule: warmup_steps = 5 and warmup_ratio = 0\.2: give"
+    ):
+        load_recipe(Whole, path, both)
 
 
 @pytest.mark.parametrize(

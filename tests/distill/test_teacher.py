@@ -88,18 +88,18 @@ REFUSED = [
         {"objective": {"kind": "masked_language_modeling_with_next_sentence"}},
         "which has targets other than tokens",
     ),
-    ({"corpus": {"sequence_length": 65}}, r"^general\.corpus\.sequence_length is 65, but the teacher has 64"),
+    ({"corpus": {"sequence_length": 65}}, r"^general: corpus\.sequence_length is 65, but the teacher has 64"),
     ({"losses": [{"kind": "relations", "heads": 5}]}, r"relations\.heads is 5"),
     ({"sequences": 2}, "which only translation has"),
-    ({"cache": {}}, r"set general\.objective\.masking=static"),
+    ({"cache": {}}, r"set objective\.masking=static"),
     ({"on_policy": {}}, "has no text to go on with"),
     (
         {"cache": {}, "corpus": {"streaming": True}},
-        r"general\.cache: .* set general\.corpus\.streaming=false",
+        r"^general: cache: .* set corpus\.streaming=false",
     ),
     (
         {"cache": {}, "training": {"stages": [{"steps": 1, "sequence_length": 16}]}},
-        "in sequences of one length: leave sequence_length out of general.training.stages",
+        "in sequences of one length: leave sequence_length out of training.stages",
     ),
 ]
 """Changes of a part of the recipe for an encoder, and what is said of them."""
@@ -124,7 +124,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(changes, messag
         ({"num_layers": 50}, r"student\.num_layers is 50, but the teacher has 4 layers: take fewer"),
         (
             {"overrides": {"max_position_embeddings": 32}, "initialization": "random"},
-            r"^general\.corpus\.sequence_length is 64, but the student has 32 .* or choose another student$",
+            r"^general: corpus\.sequence_length is 64, but the student has 32 .* or choose another student$",
         ),
     ],
 )
@@ -141,7 +141,7 @@ def test_a_student_that_does_not_fit_is_refused_before_an_earlier_run_is_replace
 def test_windows_of_a_large_text_are_not_cached(recipe_of, monkeypatch):
     for name in ("MOST_PLANNED", "BLOCK", "BLOCKS_OF_WINDOW"):
         monkeypatch.setattr(text, name, 2)
-    with pytest.raises(ValueError, match=r"general\.cache: .* windows, of which a cache holds one"):
+    with pytest.raises(ValueError, match=r"^general: cache: .* windows, of which a cache holds one"):
         distill(recipe_of("decoder", general={"cache": {}}))
 
 

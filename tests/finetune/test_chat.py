@@ -352,7 +352,7 @@ def test_what_is_no_dialogue_is_refused(recipe_on, families):
     long = [{"role": "user", "content": "the cat " * 80}, {"role": "assistant", "content": "cat"}]
     with pytest.raises(ValueError, match="row 9 has no answer within 64 tokens: shorten it"):
         prepare(find_inputs(recipe_on([*good, {"messages": long}], good)))
-    with pytest.raises(ValueError, match=r"needs generated answers: set task\.generate=true"):
+    with pytest.raises(ValueError, match=r"needs generated answers: set generate=true"):
         recipe_on(good, good, {"metric_for_best_model": "rougeL"})
     tokenizer = families["byte_bpe"]
     tokenizer.chat_template = "{{ raise_exception('roles must alternate') }}"

@@ -24,12 +24,12 @@ REFUSED = {
     "spans where none are marked": (
         "tagging",
         {"task": {"metric_for_best_model": "span_f1", "scheme": "none"}},
-        r"task\.metric_for_best_model is span_f1, but task\.scheme is none",
+        r"task: metric_for_best_model is span_f1, but scheme is none",
     ),
     "a seed twice": (
         "classification",
         {"training": {"seeds": [3, 1, 3]}},
-        r"training\.seeds names 3 twice",
+        r"training: seeds names 3 twice",
     ),
     "an output without a name": (
         "classification",
@@ -65,7 +65,7 @@ REFUSED = {
     name: (
         "classification",
         {"model": {"overrides": {name: None}}},
-        rf"model\.overrides\.{name}: what labels there are is the task's to say",
+        rf"model: overrides\.{name}: what labels there are is the task's to say",
     )
     for name in ("id2label", "label2id", "problem_type")
 }

@@ -199,9 +199,9 @@ def test_frozen_layers_do_not_learn(recipe_of, bases):
         ("encoder", "nowhere.txt", {}, "nowhere.txt does not exist"),
         ("encoder", "here.txt", {}, r"^adaptation\.corpus\.sequence_length is 9999, but the model has"),
         ("encoder", "here.txt", {"schedule": {"warmup_steps": 4}},
-         r"^adaptation\.training\.schedule\.warmup_steps = 4 exceeds adaptation\.training\.steps = 3"),
+         r"adaptation\.training: schedule\.warmup_steps = 4 exceeds steps = 3"),
         ("encoder", "here.txt", {"stages": [{"steps": 1, "sequence_length": 10_000}]},
-         r"sequence_length = 10000 exceeds adaptation\.corpus\.sequence_length"),
+         r"sequence_length = 10000 exceeds corpus\.sequence_length"),
     ],
 )  # fmt: skip
 def test_further_pretraining_that_cannot_be_is_refused_before_anything_is_learned(

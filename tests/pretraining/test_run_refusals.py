@@ -175,13 +175,13 @@ def test_a_tokenizer_is_not_kept_for_a_text_that_changes_meanwhile(learns, tmp_p
 @pytest.mark.parametrize(
     ("training", "message"),
     [
-        ({"schedule": {"warmup_steps": 3}}, "warmup_steps = 3 exceeds training.steps = 2"),
+        ({"schedule": {"warmup_steps": 3}}, "warmup_steps = 3 exceeds steps = 2"),
         (
             {"schedule": {"kind": "noam", "warmup_steps": 1}, "optimizer": {"learning_rate": 1e-3}},
             "the noam schedule derives",
         ),
-        ({"patience": 2}, "training.patience = 2, but there is no evaluation"),
-        ({"stages": [{"steps": 2}]}, "training.stages last 2 steps"),
+        ({"patience": 2}, "training: patience = 2, but there is no evaluation"),
+        ({"stages": [{"steps": 2}]}, "training: stages last 2 steps"),
         ({"stages": [{"steps": 1, "sequence_length": 65}]}, "sequence_length = 65 exceeds"),
     ],
 )

@@ -114,7 +114,7 @@ def test_a_stage_has_shares_of_its_own_and_a_resumed_run_is_the_same(recipe_with
 @pytest.mark.parametrize(
     ("corpus", "training", "message"),
     [
-        ({"streaming": True}, {}, r"texts with shares cannot be streamed: set corpus\.streaming=false"),
+        ({"streaming": True}, {}, r"texts with shares cannot be streamed: set streaming=false"),
         ({"train": "x.txt"}, {"stages": [{"steps": 1, "shares": {"wiki": 1}}]}, "corpus.train is one text"),
         (
             {},

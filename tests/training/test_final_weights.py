@@ -24,7 +24,6 @@ EMA = {"ema_decay": 0.99}
 )
 def test_the_average_is_final_unless_the_recipe_says_otherwise(toys, settings, kinds, judged):
     recipe = toys.recipe(**settings)
-    recipe.require_averages()
     assert recipe.kinds_of_weights == kinds
     assert recipe.final_kind == kinds[-1]
     assert recipe.judged_kind == judged
@@ -70,16 +69,16 @@ def test_a_model_takes_every_kind_in_turn_and_ends_with_the_final_one(averages, 
             {"final_weights": "ema"},
             r"final_weights = ema, but there is no such average: set",
         ),
-        (EMA | {"final_weights": "mean"}, r"final_weights = mean, .* set training.average_checkpoints"),
-        (FIVE | EMA, r"are both set: say with training.final_weights"),
+        (EMA | {"final_weights": "mean"}, r"final_weights = mean, .* set average_checkpoints"),
+        (FIVE | EMA, r"are both set: say with final_weights"),
         ({"average_checkpoints": 2}, r"average_checkpoints = 2, but a run of 6 steps has 1 with .* = None"),
         (
             FIVE | {"checkpoint_every": 20},
             r"= 5, but a run of 50 steps has 3 with .* = 20",
         ),
-        (FIVE | {"keep_checkpoints": 4}, r"average_checkpoints = 5, but training.keep_checkpoints = 4: keep"),
+        (FIVE | {"keep_checkpoints": 4}, r"average_checkpoints = 5, but keep_checkpoints = 4: keep"),
     ],
 )
 def test_averages_that_cannot_be_made_are_refused(toys, settings, message):
     with pytest.raises(ValueError, match=message):
-        toys.recipe(**settings).require_averages()
+        toys.recipe(**settings)

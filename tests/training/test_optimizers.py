@@ -5,7 +5,7 @@ import torch
 
 from tercet.configs.recipe import parse_recipe
 from tercet.training.optimizers.optimizers import build_optimizer, decay_groups
-from tercet.training.recipe import OptimizerRecipe
+from tercet.training.recipe import OptimizerRecipe, ScheduleRecipe, TrainingRecipe
 
 
 def test_only_weight_matrices_decay(toys):
@@ -51,9 +51,10 @@ def test_adamw_is_fused_and_has_robertas_constants(toys):
         ({"kind": "muon", "layer_decay": 0.5}, False, "layer_decay = 0.5: muon has one learning rate"),
     ],
 )
-def test_constants_that_mean_nothing_are_refused(toys, fields, is_noam, message):
+def test_constants_that_mean_nothing_are_refused(fields, is_noam, message):
+    schedule = ScheduleRecipe(kind="noam" if is_noam else "linear")
     with pytest.raises(ValueError, match=message):
-        build_optimizer(toys.with_blocks(), OptimizerRecipe(**fields), sets_learning_rate=is_noam)
+        TrainingRecipe(steps=99, optimizer=OptimizerRecipe(**fields), schedule=schedule)
 
 
 @pytest.mark.parametrize("kind", ["adamw", "adam"])

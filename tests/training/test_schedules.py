@@ -9,7 +9,7 @@ import torch
 from tercet.configs.recipe import load_recipe, recipe_folders
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.training.optimizers.schedules import CURVES, build_schedule
-from tercet.training.recipe import ScheduleRecipe
+from tercet.training.recipe import ScheduleRecipe, TrainingRecipe
 
 STEPS, WIDTH = 10, 64
 
@@ -110,14 +110,14 @@ def test_six_percent_warm_up_where_nothing_is_said():
         ({"warmup_steps": 1, "warmup_ratio": 0.1}, "give only one"),
         (
             {"warmup_steps": 11},
-            r"training\.schedule\.warmup_steps = 11 exceeds training\.steps = 10: set it to 1, say",
+            r"schedule\.warmup_steps = 11 exceeds steps = 10: set it to 1, say",
         ),
         ({"kind": "noam", "warmup_steps": 0}, "noam is infinite at the first step"),
         ({"kind": "inverse_square_root", "warmup_ratio": 0.0}, "infinite at the first step"),
         ({"kind": "cosine", "decay_shape": "linear"}, "= linear: the cosine schedule has a shape of its own"),
         (
             {"kind": "cosine", "decay_ratio": 0.5},
-            r"^training\.schedule\.decay_ratio = 0\.5: the cosine schedule .*, or choose kind warmup",
+            r"^decay_ratio = 0\.5: the cosine schedule .*, or choose kind warmup",
         ),
         ({"kind": "linear", "factor": 3.0}, r"factor = 3\.0: the linear schedule .*, or choose kind noam"),
         ({"kind": "constant", "final_ratio": 0.3}, r"0\.3: the constant .* kind linear or cosine or warmup"),
@@ -126,7 +126,7 @@ def test_six_percent_warm_up_where_nothing_is_said():
 )
 def test_an_impossible_warmup_or_shape_is_refused(fields, answer):
     with pytest.raises(ValueError, match=answer):
-        rates(**fields)
+        TrainingRecipe(steps=10, schedule=ScheduleRecipe(**fields))
 
 
 @pytest.mark.parametrize("kind", CURVES)

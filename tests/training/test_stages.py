@@ -104,7 +104,7 @@ def test_evaluation_of_a_model_in_pieces_may_be_shared_unequally(toys, objective
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"steps": 19}, r"training.stages last 19 steps, but training.steps = 19: shorten"),
+        ({"steps": 19}, r"stages last 19 steps, but steps = 19: shorten"),
         ({"source_of": None}, "sequence_length = 8, but the examples of this run cannot be"),
         (
             {"stages": (STAGES[0], StageRecipe(steps=1, tokens_per_step=9000))},

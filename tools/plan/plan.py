@@ -244,7 +244,6 @@ def plan_run(recipe: PretrainingRecipe, machines: PlanRecipe) -> Plan:
     machines.peak(precision)  # or it does not compute in it
     model = build_planned_model(recipe)
     require_planned_kind(objective.kind, type(model))
-    training.require_time()
     stages = plan_stages(objective, training, recipe.corpus.sequence_length, model, machines, precision)
     mfu, known_shares = machines.share_of_peak(model.config.hidden_size)
     return Plan(

@@ -92,7 +92,7 @@ class TextRecipe:
 
     def __post_init__(self):
         if (self.path is None) == (self.reader is None):
-            raise ValueError("corpus.path and corpus.reader: set exactly one of them")
+            raise ValueError("path and reader: set exactly one of them")
 
     def tasks_of_text(self) -> "list[list[Piece]]":
         """Divide the text; a reader of datatrove divides itself what it reads."""

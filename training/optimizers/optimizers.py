@@ -56,7 +56,7 @@ def build_optimizer(
 
     Args:
         recipe: Constants left out are those of the sources below.
-        sets_learning_rate: Whether the schedule derives the rate itself; the recipe must then name none.
+        sets_learning_rate: Whether the schedule derives the rate itself; the recipe then names none.
         products: Format in which matrices are orthogonalized.
         copies: Processes that hold copies of the model, and can share the optimizer's work.
 
@@ -65,7 +65,6 @@ def build_optimizer(
     `normuon` are described in `muon.py`, their weight decay and scaling are those of Liu et al., 2025,
     section 2.2.
     """
-    recipe.require_used_constants(sets_learning_rate=sets_learning_rate)
     rate = 1.0 if sets_learning_rate else recipe.learning_rate or LEARNING_RATE
     betas = recipe.betas or (0.9, 0.98)
     fused = has_fused_kernel(model)

@@ -21,7 +21,6 @@ Curve = Callable[[int], float]
 
 def build_schedule(optimizer: Optimizer, schedule: ScheduleRecipe, *, steps: int, width: int) -> LambdaLR:
     """Let a schedule's curve set the optimizer's rate over `steps` updates; `width` is d, for `noam`."""
-    schedule.require_used_keys()
     curve = CURVES[schedule.kind](schedule, schedule.warmup_updates(steps), steps, width)
     return LambdaLR(optimizer, lambda updates_done: curve(updates_done + 1))
 

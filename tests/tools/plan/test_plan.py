@@ -146,7 +146,7 @@ def test_hopeless_memory_is_called_so():
             {"devices": 2},
             r"training\.stages: tokens_per_step is 64, which is 1 full sequences .* for 2 devices",
         ),
-        ({"stages": [{"steps": 100}]}, {}, r"training\.stages last 100 steps, but training\.steps = 100"),
+        ({"stages": [{"steps": 100}]}, {}, r"training: stages last 100 steps, but steps = 100"),
         ({"stages": [{"steps": 3, "sequence_length": 65}]}, {}, r"sequence_length = 65 exceeds"),
         ({"tokens_per_micro_batch": 32}, {}, r"tokens_per_micro_batch is 32, .* has 64 tokens"),
         (
