@@ -125,11 +125,12 @@ def texts_in(rows: Any) -> list[Any] | None:
     if has_columns or not isinstance(rows, Iterable):
         return None
     values: list[Any] = [*getattr(rows, "to_pylist", rows.__iter__)()]
-    are_texts = [isinstance(each, str | tuple) for each in values]
-    if any(are_texts) and not all(are_texts):
-        place = are_texts.index(False)
-        raise ValueError(f"row {place + 1} has no text ({values[place]!r:.60}): take it out, or fill it in")
-    return values if all(are_texts) else None
+    if values and all(isinstance(each, Mapping) for each in values):
+        return None
+    for number, each in enumerate(values, 1):
+        if not isinstance(each, str | tuple):
+            raise ValueError(f"row {number} has no text ({each!r:.60}): take it out, or fill it in")
+    return values
 
 
 def named(columns: Sequence[Any], name: str) -> Iterator[tuple[int, Any]]:
