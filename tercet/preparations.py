@@ -87,13 +87,10 @@ def plan(recipe: Any, *overrides: str, **values: Any) -> "Plan":
 
     with written_overrides(overrides, values) as given:
         check_recipe("plan", recipe, given)
-        from .tools.plan.machines import THIS_MACHINE, load_plan
+        from .tools.plan.machines import load_plan
         from .tools.plan.plan import plan_run
 
-        loaded, machines = load_plan(recipe, given)
-        if machines.device == THIS_MACHINE:
-            print("measuring this machine ...", file=sys.stderr)
-        return plan_run(loaded, machines)
+        return plan_run(*load_plan(recipe, given))
 
 
 @command(

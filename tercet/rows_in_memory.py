@@ -125,12 +125,11 @@ def texts_in(rows: Any) -> list[Any] | None:
     if has_columns or not isinstance(rows, Iterable):
         return None
     values: list[Any] = [*getattr(rows, "to_pylist", rows.__iter__)()]
-    if values and all(isinstance(each, Mapping) for each in values):
-        return None
+    are_rows = isinstance(next(iter(values), ""), Mapping)
     for number, each in enumerate(values, 1):
-        if not isinstance(each, str | tuple):
+        if not isinstance(each, Mapping if are_rows else str | tuple):
             raise ValueError(f"row {number} has no text ({each!r:.60}): take it out, or fill it in")
-    return values
+    return None if are_rows else values
 
 
 def named(columns: Sequence[Any], name: str) -> Iterator[tuple[int, Any]]:

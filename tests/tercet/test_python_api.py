@@ -361,6 +361,7 @@ def test_vectors_are_the_same_of_texts_tables_and_files(tuned, frame, tmp_path):
     ("ask", "message"),
     [
         (lambda run: tercet.embed(run, ["a", None]), r"row 2 has no text \(None\)"),
+        (lambda run: tercet.embed(run, [{"text": "a"}, None]), r"row 2 has no text \(None\)"),
         (lambda run: tercet.embed(run, [None]), r"row 1 has no text \(None\): take it out, or fill it in"),
         (lambda run: tercet.embed(run, ["a", float("nan")]), r"row 2 has no text \(nan\)"),
         (lambda run: tercet.embed(run, ["a", 7]), r"row 2 has no text \(7\)"),

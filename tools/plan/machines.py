@@ -9,6 +9,7 @@ no measure of ours; docs/scaling.md lists some of it.
 """
 
 import os
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import cache
@@ -25,6 +26,7 @@ from ...configs.recipe import load_recipe, parse_recipe, read_overrides, split_o
 from ...pretraining.recipe import PretrainingRecipe
 from ...training.devices.precision import computes_on_cpu, fast_bfloat16, fastest_float32_products
 from ...training.devices.utilization import measure_peak
+from ...training.recipe import TrainingRecipe
 
 Peaks = dict[str, float]
 """Floating-point operations per second by format of the products, without sparsity."""
@@ -162,6 +164,7 @@ LINK = 1.25e9
 @cache
 def measure_this_machine() -> Device:
     """Measure the device that a run would take, in every format that it multiplies by itself."""
+    print("measuring this machine ...", file=sys.stderr)
     device = own_device()
     formats = {"fp32": True, "bf16": fast_bfloat16(device) is not None, "fp16": device.type == "cuda"}
     with fastest_float32_products(device):
@@ -237,10 +240,13 @@ class PlanRecipe:
             return measure_this_machine()
         return DEVICES[self.device]
 
-    @property
-    def automatic_precision(self) -> str:
-        """Name the format of products that a run chooses by itself there."""
-        return "bf16" if "bf16" in self.kind.peaks else "fp32"
+    def precision_of(self, training: TrainingRecipe) -> str:
+        """Name the format of a run's products: the recipe's, or what it chooses by itself there."""
+        chosen = training.precision
+        if chosen == "auto":
+            return "bf16" if "bf16" in self.kind.peaks else "fp32"
+        self.peak(chosen)  # or it does not compute in it
+        return chosen
 
     @property
     def available_memory(self) -> float:

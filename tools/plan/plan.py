@@ -239,17 +239,14 @@ def plan_run(recipe: PretrainingRecipe, machines: PlanRecipe) -> Plan:
     """Plan a run; no text is read, nothing is trained, no storage is taken."""
     objective, training = recipe.objective, recipe.training
     require_planned_kind(objective.kind, objective.model_class)
-    wanted = training.precision
-    precision = machines.automatic_precision if wanted == "auto" else wanted
-    machines.peak(precision)  # or it does not compute in it
     model = build_planned_model(recipe)
     require_planned_kind(objective.kind, type(model))
-    stages = plan_stages(objective, training, recipe.corpus.sequence_length, model, machines, precision)
+    stages = plan_stages(objective, training, recipe.corpus.sequence_length, model, machines)
     mfu, known_shares = machines.share_of_peak(model.config.hidden_size)
     return Plan(
         recipe=recipe,
         machines=machines,
-        precision=precision,
+        precision=machines.precision_of(training),
         parameters=stages[-1].load.parameters,
         embedding_parameters=count_embeddings(model),
         vocab_size=model.config.vocab_size,
@@ -265,17 +262,31 @@ def plan_stages(
     longest: int,
     model: Trainable,
     machines: PlanRecipe,
-    precision: str,
 ) -> tuple[PlannedStage, ...]:
     """Work out what the steps of each stage compute and hold, and those of the recipe's own values.
 
     Args:
         longest: Tokens of a full sequence.
     """
-    blocks = blocks_of(model)
-    remembered, products, is_cpu = optimizer_bytes(model, training), DTYPES[precision], machines.kind.is_cpu
+    cuts = [
+        (stage.steps, stage.sequence_length or longest, stage.tokens_per_step or training.tokens_per_step)
+        for stage in training.stages
+    ]
+    cuts.append((training.steps - sum(steps for steps, _, _ in cuts), longest, training.tokens_per_step))
+    sequences = [  # refused before the machine is measured
+        sequences_per_step(
+            training,
+            objective.full_sequence(length).tokens,
+            limit,
+            machines.devices,
+            "training.stages: " if number < len(training.stages) else "training.",
+        )
+        for number, (_, length, limit) in enumerate(cuts)
+    ]
+    blocks, products = blocks_of(model), DTYPES[machines.precision_of(training)]
+    remembered, is_cpu = optimizer_bytes(model, training), machines.kind.is_cpu
 
-    def planned(steps: int, length: int, limit: int, where: str) -> PlannedStage:
+    def planned(steps: int, length: int, limit: int, sequences: int) -> PlannedStage:
         sequence, parts = objective.full_sequence(length), objective.parts(model, length)
         options = {"is_cpu": is_cpu, "computes_again": training.gradient_checkpointing}
         load = Load(
@@ -289,15 +300,9 @@ def plan_stages(
             loss_bytes=partial(loss_bytes, parts, products, is_cpu=is_cpu),
             offloads=training.cpu_offload,
         )
-        sequences = sequences_per_step(training, sequence.tokens, limit, machines.devices, where)
         return PlannedStage(steps, limit, sequence, sequences, count_flops(parts), load)
 
-    stages = []
-    for stage in training.stages:
-        length, limit = stage.sequence_length or longest, stage.tokens_per_step or training.tokens_per_step
-        stages.append(planned(stage.steps, length, limit, "training.stages: "))
-    steps = training.steps - sum(stage.steps for stage in training.stages)
-    return (*stages, planned(steps, longest, training.tokens_per_step, "training."))
+    return tuple(planned(*cut, number) for cut, number in zip(cuts, sequences, strict=True))
 
 
 def sequences_per_step(training: TrainingRecipe, tokens: int, limit: int, devices: int, where: str) -> int:

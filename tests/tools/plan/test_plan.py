@@ -161,6 +161,24 @@ def test_an_impossible_plan_is_refused(training, machines, message):
         plan_run(recipe_of(**training), machines_of(**machines))
 
 
+@pytest.mark.parametrize(
+    ("training", "overrides", "message"),
+    [
+        ({"tokens_per_step": LENGTH - 1}, {}, "which is 0 full sequences"),
+        ({"tokens_per_micro_batch": 32}, {}, "has 64 tokens"),
+        ({}, {"num_attention_heads": 7}, r"multiple of num_attention_heads \(7\)"),
+    ],
+)
+def test_what_no_machine_can_do_is_refused_before_this_one_is_measured(
+    training, overrides, message, monkeypatch
+):
+    monkeypatch.setattr("tercet.tools.plan.machines.measure_this_machine", None)
+    recipe = recipe_of(**training)
+    model = replace(recipe.model, overrides=recipe.model.overrides | overrides)
+    with pytest.raises(ValueError, match=message):
+        plan_run(replace(recipe, model=model), machines_of(device=THIS_MACHINE))
+
+
 def test_keys_of_machines_and_recipe_are_told_apart():
     recipe, machines = load_plan(
         "decoder-english", ["devices=64", "training.steps=7", "mfu=0.5", "output=runs/y", "peak_flops=1e15"]
