@@ -131,20 +131,18 @@ def say(line: str, file: TextIO | None) -> None:
 
 
 def leave_processes() -> None:
-    """End a process of a launch that succeeded, after Python's exit handlers and before its teardown.
-
-    The threads of gloo live as long as anything refers to their group, as the parts of a sharded model do.
-    One that needs Python while Python ends aborts the process, and the launch fails after a whole run.
-    """
+    """Leave the group of a launch that succeeded."""
     distributed = sys.modules.get("torch.distributed")
-    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
-        return
-    distributed.destroy_process_group()
-    end_process(0)
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 def end_process(status: int) -> NoReturn:
-    """End this process as Python does, but for its teardown, which would take all apart that was imported."""
+    """End this process as Python does, but for its teardown, which would take all apart that was imported.
+
+    The threads of gloo live as long as anything refers to their group, as the parts of a sharded model do.
+    One that needs Python in the teardown aborts the process, and a launch fails after a whole run.
+    """
     threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue]
     atexit._run_exitfuncs()  # trackers send their last values here
     for stream in filter(None, (sys.stdout, sys.stderr)):

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 import yaml
 
-from tercet import __main__
+from tercet.__main__ import main
 from tercet.training.checkpoints.checkpoint_writer import CheckpointSeries
 
 from .fork_server import ForkedRun, ForkServer
 from .forked_programs import free_port
+from .launches import COMMAND
 from .logs import timeless
 from .pretraining.conftest import recipe_data_of, write_texts
 from .saved_weights import require_same_models
@@ -58,9 +58,7 @@ def work(name: str, faults: str, folder: str, recipe: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     CheckpointSeries.after_step = have_fault
-    # A function that an agent calls has to return, where torchrun's processes just end.
-    __main__.leave_processes = torch.distributed.destroy_process_group
-    status = __main__.main(["pretrain", recipe])
+    status = main(["pretrain", recipe])
     assert status == 0, f"{name}: {status}"
 
 
@@ -92,8 +90,7 @@ class Cluster:
         """Run the recipe in two processes that nothing happens to; return the folder."""
         file, folder = self.folder / "straight.yaml", self.folder / "straight"
         file.write_text(yaml.safe_dump(self.data | {"output": str(folder)}))
-        program = "import sys; from tercet.__main__ import main; sys.exit(main(sys.argv[1:]))"
-        run = self.server.start(program, "pretrain", str(file), processes=2)
+        run = self.server.start(COMMAND, "pretrain", str(file), processes=2)
         self.finish(run)
         return folder
 
