@@ -103,14 +103,6 @@ class DirectedLayers(nn.Module):
         self.layers = nn.ModuleList(ProjectedLSTM(config) for _ in range(config.num_hidden_layers))
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, x: Tensor) -> list[Tensor]:
-        """Read rows of words (S, W, D) from left to right: the states of each layer, (S, W, D)."""
-        states: list[Tensor] = []
-        for number in range(len(self.layers)):
-            x = self.read(number, x)
-            states.append(x)
-        return states
-
     def read(self, number: int, x: Tensor) -> Tensor:
         """Read what the layer below a layer says of rows of words, (S, W, D) -> (S, W, D)."""
         output, _ = read_in_full(self.layers[number], self.dropout(x))
@@ -186,10 +178,11 @@ class TercetElmoModel(TercetElmoPreTrainedModel):
         words, characters = self.read(
             self.find_sequences(input_ids, character_ids, *told), input_ids, character_ids
         )
-        if not self.records("output_hidden_states", kwargs):
-            return BaseModelOutput(last_hidden_state=words.to_tokens(self.layers(words, characters)[-1]))
-        layers = self.recorded_layers(words, characters)
-        return BaseModelOutput(last_hidden_state=layers[-1], hidden_states=layers)
+        record: list[Tensor] | None = [] if self.records("output_hidden_states", kwargs) else None
+        states = self.layers(words, characters, record)[-1]
+        if record is None:
+            return BaseModelOutput(last_hidden_state=words.to_tokens(states))
+        return BaseModelOutput(last_hidden_state=record[-1], hidden_states=tuple(record))
 
     def read(
         self, sequences: Sequences, input_ids: Tensor | None, character_ids: Tensor | None
@@ -219,37 +212,21 @@ class TercetElmoModel(TercetElmoPreTrainedModel):
         assert tokens is not None
         return find_sequences(tokens, attention_mask, position_ids, cu_seq_lens).with_pads(tokens, pad)
 
-    def layers(self, words: Words, characters: Tensor) -> list[Tensor]:
-        """Compute the n + 1 layers of states (N, C) of words that are spelled (N, L)."""
+    def layers(self, words: Words, characters: Tensor, record: list[Tensor] | None = None) -> list[Tensor]:
+        """Compute the n + 1 layers of states (N, C) of words that are spelled (N, L), and record them."""
         x = self.characters(characters)
-        states = [torch.cat([x, x], dim=-1)]
-        directions = [
-            [
-                words.from_rows(rows, is_reversed=is_reversed)
-                for rows in stack(words.rows(x, is_reversed=is_reversed))
-            ]
-            for stack, is_reversed in ((self.forward_layers, False), (self.backward_layers, True))
-        ]
-        return states + [torch.cat(pair, dim=-1) for pair in zip(*directions, strict=True)]
-
-    def recorded_layers(self, words: Words, characters: Tensor) -> tuple[Tensor, ...]:
-        """Compute the n + 1 layers of states (B, T, C) of tokens, each from the one before it.
-
-        They are what `layers` says of their words, and a gradient of what follows reaches them.
-        """
-        x = self.characters(characters)
-        found = [words.to_tokens(torch.cat([x, x], dim=-1))]
+        states = [words.recorded(torch.cat([x, x], dim=-1), record)]
         directions = ((self.forward_layers, False), (self.backward_layers, True))
         for number in range(self.config.num_hidden_layers):
-            halves = words.from_tokens(found[-1]).chunk(2, dim=-1)
-            states = [
+            halves = states[-1].chunk(2, dim=-1)
+            read = [
                 words.from_rows(
                     stack.read(number, words.rows(half, is_reversed=is_reversed)), is_reversed=is_reversed
                 )
                 for half, (stack, is_reversed) in zip(halves, directions, strict=True)
             ]
-            found.append(words.to_tokens(torch.cat(states, dim=-1)))
-        return tuple(found)
+            states.append(words.recorded(torch.cat(read, dim=-1), record))
+        return states
 
     @torch.no_grad()
     def embed_words(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
@@ -328,10 +305,8 @@ class TercetElmoForLanguageModeling(TercetElmoPreTrainedModel, NeuralLMHeadModel
         told = attention_mask, position_ids, cu_seq_lens_q
         sequences = self.model.find_sequences(input_ids, character_ids, *told)
         words, characters = self.model.read(sequences, input_ids, character_ids)
-        recorded = None
-        if self.records("output_hidden_states", kwargs):
-            recorded = self.model.recorded_layers(words, characters)
-        last = words.from_tokens(recorded[-1]) if recorded else self.model.layers(words, characters)[-1]
+        record: list[Tensor] | None = [] if self.records("output_hidden_states", kwargs) else None
+        last = self.model.layers(words, characters, record)[-1]
         known = None if labels is None else known_words(labels, words, self.config.unk_token_id)
         losses, logits = [], []
         for states, offset in zip(last.chunk(2, dim=-1), (1, -1), strict=True):
@@ -347,7 +322,7 @@ class TercetElmoForLanguageModeling(TercetElmoPreTrainedModel, NeuralLMHeadModel
             backward_loss=losses[1],
             forward_logits=logits[0],
             backward_logits=logits[1],
-            hidden_states=recorded,
+            hidden_states=None if record is None else tuple(record),
         )
 
 
