@@ -35,7 +35,7 @@ W words. Packed input is (1, N) instead of (B, T).
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -151,17 +151,6 @@ CHARACTERS_AT_ONCE = 2**12
 """Characters of a batch at most, pads included, unless one sentence has more."""
 
 
-class CharacterStates(Protocol):
-    """What has states of both directions (`TercetCharacterModel`)."""
-
-    @property
-    def device(self) -> torch.device: ...
-
-    def read(self, text: Characters, places: Sequence[Tensor | None]) -> Tensor:
-        """Return the forward states at the first places, beside the backward ones at the second."""
-        ...
-
-
 class SentenceCharacters:
     """A sentence as characters, and where its words lie in it.
 
@@ -180,19 +169,12 @@ class SentenceCharacters:
         self.ids = [*ids[: self.last[-1] + 1], end] if words else [end, end]
 
 
-def embed_words(
-    model: CharacterStates, tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]]
-) -> list[Tensor]:
-    """Embed the words of sentences, many sentences at a time: for each its vectors (W, 2 C).
+def embed_encoded(model: "TercetCharacterModel", texts: Sequence[SentenceCharacters]) -> list[Tensor]:
+    """Embed the words of sentences that are encoded, many sentences at a time: for each its vectors (W, 2 C).
 
     Gradients flow where torch records them: use `torch.no_grad()` for vectors that are only read. In training
     mode, dropout changes them.
     """
-    return embed_encoded(model, encode_sentences(tokenizer, sentences))
-
-
-def embed_encoded(model: CharacterStates, texts: Sequence[SentenceCharacters]) -> list[Tensor]:
-    """Embed the words of sentences that are encoded: see `embed_words`."""
     vectors: dict[int, Tensor] = {}
     for numbers in batches([len(text.ids) for text in texts]):
         batch = [texts[number] for number in numbers]
@@ -200,7 +182,7 @@ def embed_encoded(model: CharacterStates, texts: Sequence[SentenceCharacters]) -
     return [vectors[number] for number in range(len(texts))]
 
 
-def vectors_of(model: CharacterStates, batch: Sequence[SentenceCharacters]) -> Sequence[Tensor]:
+def vectors_of(model: "TercetCharacterModel", batch: Sequence[SentenceCharacters]) -> Sequence[Tensor]:
     """Embed the words of the sentences of one batch."""
     lengths = torch.tensor([len(text.ids) for text in batch])
     bounds, num_words = cumulative(lengths), [len(text.first) for text in batch]
@@ -369,7 +351,8 @@ class TercetCharacterModel(TercetCharacterPreTrainedModel):
     def embed_words(
         self, tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]]
     ) -> list[Tensor]:
-        return embed_words(self, tokenizer, sentences)
+        """Embed the words of sentences: see `embed_encoded`."""
+        return embed_encoded(self, encode_sentences(tokenizer, sentences))
 
 
 class TercetCharacterLanguageModel(TercetCharacterPreTrainedModel):

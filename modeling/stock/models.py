@@ -5,14 +5,13 @@ to_stock(TercetDecoderForCausalLM...)  ->  LlamaForCausalLM
 """
 
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 import transformers
 from torch import Tensor, nn
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers.initialization import no_init_weights
 
 from ... import modeling
@@ -154,31 +153,22 @@ class Attempt(NamedTuple):
 
 
 def load_stock(checkpoint: Checkpoint) -> PreTrainedModel:
-    """Load a stock model with the head that takes up most of its tensors."""
+    """Load a stock model with the head that takes up most of its tensors.
+
+    The head that the configuration names is tried first, then others, until one fits.
+    """
     config = checkpoint.config
     if checkpoint.is_ours:
         raise ValueError(f"{checkpoint.name} is a {config.model_type} already: load it with from_pretrained")
-    architecture = architecture_of(config)
-    stored = checkpoint.weights
-    best = best_attempt(checkpoint.folder, architecture, config)
-    require_fit(best.fit, stored)
-    return load_finite(best.loader, checkpoint.folder, stored)
-
-
-def best_attempt(folder: Path, architecture: Architecture, config: PreTrainedConfig) -> Attempt:
-    """Compare one head after the other until one fits; else give that which lacks and leaves the least."""
-    attempts = []
-    for counterpart in candidates(architecture, config):
-        attempts.append(attempt(folder, architecture, counterpart))
+    architecture, stored, attempts = architecture_of(config), checkpoint.weights, []
+    named = (config.architectures or [None])[0]
+    for counterpart in sorted(architecture.counterparts, key=lambda each: each.stock != named):
+        attempts.append(attempt(checkpoint.folder, architecture, counterpart))
         if not any(attempts[-1].num_misfits):
             break
-    return min(attempts, key=lambda each: each.num_misfits)
-
-
-def candidates(architecture: Architecture, config: PreTrainedConfig) -> Iterator[Counterpart]:
-    """Yield the model that the configuration names, then the others of its architecture."""
-    named = (config.architectures or [None])[0]
-    yield from sorted(architecture.counterparts, key=lambda each: each.stock != named)
+    best = min(attempts, key=lambda each: each.num_misfits)
+    require_fit(best.fit, stored)
+    return load_finite(best.loader, checkpoint.folder, stored)
 
 
 def attempt(folder: Path, architecture: Architecture, counterpart: Counterpart) -> Attempt:
