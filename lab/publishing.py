@@ -9,6 +9,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from tercet.data.files.atomic_writes import replace_text
+
 RESULTS = Path(__file__).parent / "results"
 
 NOISY = "**The machine was busy when this began: measure again at rest.**"
@@ -20,9 +22,7 @@ Result = dict[str, Any]
 def keep(path: Path, result: Result) -> None:
     """Write all numbers down, after every case: what comes later may fail."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(".new")
-    beside.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    beside.replace(path)
+    replace_text(path, json.dumps(result, indent=1) + "\n")
 
 
 def read(path: Path) -> Result:

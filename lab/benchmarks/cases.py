@@ -22,12 +22,10 @@ import tercet  # noqa: F401  registers the models
 from tercet.configs.recipe import load_preset
 from tercet.data.steps.objective import INDEX, Batch, Example, Objective
 from tercet.data.steps.packing import select_sequences, sequence_lengths
-from tercet.finetune.tasks.objectives import SingleLabelObjective
 from tercet.modeling import (
     TercetDecoderForCausalLM,
     TercetEncoderForMaskedLM,
     TercetEncoderForPreTraining,
-    TercetEncoderForSequenceClassification,
     TercetSeq2SeqForConditionalGeneration,
 )
 from tercet.modeling.stock.architectures import ARCHITECTURES
@@ -216,20 +214,6 @@ class EncoderCase(Case):
             "token_type_ids": (np.arange(length) > middle).astype(np.int64),
             "next_sentence_label": int(rng.integers(2)),
         }
-
-
-@dataclass(frozen=True)
-class ClassificationCase(EncoderCase):
-    """BERT learns which of two labels a pair has, as `tercet finetune` does."""
-
-    model_class = TercetEncoderForSequenceClassification
-
-    def objective(self) -> Any:
-        return SingleLabelObjective()
-
-    def example(self, length: int, rng: np.random.Generator) -> Example:
-        pair = super().example(length, rng)
-        return pair | {"labels": [pair.pop("next_sentence_label")]}
 
 
 def masked_language_modeling(vocab_size: int) -> MaskedLanguageModeling:

@@ -33,7 +33,8 @@ from tercet.distill.teacher import LiveTeacher
 from tercet.modeling import TercetEncoderForMaskedLM
 from tercet.pretraining.objectives.masked_language_modeling import MaskedLanguageModeling
 from tercet.pretraining.objectives.masking import StaticMasking
-from tercet.training.devices.precision import build_accelerator, fastest_float32_products
+from tercet.training.devices.precision import fastest_float32_products
+from tercet.training.learning import Session
 
 from ..publishing import Result
 from .benchmark import Benchmark, side_by_side
@@ -119,11 +120,10 @@ def prepare_script(case: DistillationCase, device: torch.device, *, is_autocast:
 
 def prepare_tercet(case: DistillationCase, device: torch.device, *, is_cached: bool) -> Pass:
     """Build ours and what a run of the engine has around it, the teacher's cache beforehand."""
-    recipe = training_recipe(case)
-    accelerator = build_accelerator(recipe, Path())
+    session = Session.begin(Path(), training_recipe(case), resume=False)
     teacher, student = build_ours(case)
     objective = build_objective(case, teacher, device, "auto", is_cached=is_cached)
-    return engine_pass(Learner(student, objective.needs), objective, case, recipe, accelerator)
+    return engine_pass(Learner(student, objective.needs), objective, case, session)
 
 
 def build_objective(

@@ -151,7 +151,7 @@ def fine_tune_stock(contest: Contest, seed: int, folder: Path, *, is_tuned: bool
         data_collator=collator(tokenizer),
         train_dataset=encode(train, tokenizer, task),
         eval_dataset=encode(held_out, tokenizer, task),
-        compute_metrics=partial(scores, names=model.config.id2label),
+        compute_metrics=partial(scores, names=task.config_fields["id2label"]),
     )
     trainer.train()
     trainer.save_model(str(folder / "model"))

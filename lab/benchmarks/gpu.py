@@ -40,7 +40,6 @@ from .cases import (
     CASES,
     BigBirdCase,
     Case,
-    ClassificationCase,
     DecoderCase,
     EncoderCase,
     HybridCase,
@@ -145,8 +144,6 @@ LONG: dict[str, Any] = BASE | {"dropout": 0.0, "num_batches": 4}
 
 ONE_STEP: dict[str, Any] = LONG | {"num_batches": 1}
 
-TASK: dict[str, Any] = BASE | {"dropout": 0.1, "num_batches": 16}
-
 PARTS: dict[str, Part] = {
     **{
         f"laws-{name}": Part(replace(CASES[name], dropout=0.0, num_hidden_layers=2, num_batches=1), LAWS)
@@ -169,10 +166,6 @@ PARTS: dict[str, Part] = {
     ),
     "4x256": training(EncoderCase("4x256, S128", 30_522, 128, 512, dropout=0.0), SHARE, 0.1),
     "12x384": training(EncoderCase("12x384, S128", 30_522, 128, 512, 4, 384, 12, 12, 0.0), SHARE, 0.25),
-    "finetune": Part(
-        ClassificationCase("BERT-base learns labels, dropout 0.1", 30_522, 128, 32, **TASK),
-        {"tercet": OURS, "stock": SIDES["stock-tuned"]},
-    ),
 }
 """What is measured, by name, the most important first. Laws need few layers: all of a kind have one graph."""
 
@@ -311,8 +304,6 @@ def describe(case: Any) -> Result:
         return {"tokens": case.batch_size * case.num_new_tokens}
     pool = case.pool()
     lengths = sequence_lengths(pool).astype(float)
-    if isinstance(case, ClassificationCase):
-        return {"tokens": int(lengths.sum())}
     with torch.device("meta"):
         model = case.tercet()
     matrices = {name: each.numel() for name, each in model.named_parameters() if each.dim() == 2}

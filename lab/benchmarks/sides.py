@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import torch
-from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
@@ -31,19 +30,16 @@ from tercet.data.steps.objective import IGNORE, Batch, Objective, on_device
 from tercet.data.steps.workers import DataCursor
 from tercet.modeling.stock.models import links_between
 from tercet.training.devices import compiling
-from tercet.training.devices.compiling import CompiledBlocks, compiled_blocks
+from tercet.training.devices.compiling import CompiledBlocks
 from tercet.training.devices.precision import (
     build_accelerator,
     choose_precision,
     fastest_float32_products,
-    products_of_few_digits,
 )
 from tercet.training.devices.recording import WARM_UPS, Recorder
-from tercet.training.devices.sharding import prepare_model
 from tercet.training.devices.utilization import count_flops_per_token
-from tercet.training.loop import Training, accumulate_gradients, train
-from tercet.training.optimizers.optimizers import build_optimizer
-from tercet.training.optimizers.schedules import build_schedule
+from tercet.training.learning import Parts, Session, begin
+from tercet.training.loop import accumulate_gradients, train
 from tercet.training.recipe import OptimizerRecipe, ScheduleRecipe, TrainingRecipe
 from tercet.training.stages import TrainingData, prepare_data
 
@@ -154,27 +150,15 @@ def prepare_tercet(
 ) -> Pass:
     """Build ours and what a run of the engine has around it, which finds the device itself."""
     recipe = training_recipe(case, precision=precision, compile=compiles)
-    return engine_pass(case.tercet(), case.objective(), case, recipe, build_accelerator(recipe, Path()))
+    return engine_pass(case.tercet(), case.objective(), case, Session.begin(Path(), recipe, resume=False))
 
 
-def engine_pass(
-    bare: nn.Module,
-    objective: Objective,
-    case: Case,
-    recipe: TrainingRecipe,
-    accelerator: Accelerator,
-) -> Pass:
-    """Put a run of the engine together as `fit` does, its steps collated beforehand."""
-    data = prepare_data(CaseExamples(case), objective, recipe, accelerator)
-    model = prepare_model(bare, accelerator).train()
-    graphs = compiled_blocks(recipe.compile, bare, objective, data, accelerator)
-    products = products_of_few_digits(accelerator)
-    optimizer = build_optimizer(bare, recipe.optimizer, products=products)
-    schedule = build_schedule(optimizer, recipe.schedule, steps=recipe.steps, width=case.hidden_size)
-    optimizer = accelerator.prepare(optimizer)
-    training = Training(model, objective, optimizer, schedule, accelerator, recipe.steps, graphs=graphs)
-    steps = first_epoch(data)
-    if accelerator.device.type == "cuda":
+def engine_pass(model: nn.Module, objective: Objective, case: Case, session: Session) -> Pass:
+    """Begin a run of the engine, whose steps are collated beforehand."""
+    data = prepare_data(CaseExamples(case), objective, session.recipe, session.accelerator)
+    parts = Parts(model=model.train(), objective=objective, data=data, width=case.hidden_size)
+    training, steps = begin(session, parts), first_epoch(data)
+    if session.accelerator.device.type == "cuda":
         steps = [step.pin_memory() for step in steps]
 
     def train_once() -> None:
