@@ -116,12 +116,6 @@ def test_sequences_may_begin_at_any_position(causal, masked):
         assert one_by_one == 0
 
 
-def test_output_positions_are_those_of_the_tokens(masked):
-    positions = torch.tensor([2, 5, 12])
-    logits = masked(IDS).logits.flatten(0, 1)[positions]
-    torch.testing.assert_close(masked(IDS, output_positions=positions).logits[0], logits)
-
-
 def test_gradients_pass_checkpointing(causal):
     shifted = IDS.roll(-1, dims=1)
     gradients = []

@@ -6,7 +6,7 @@ import pytest
 import torch
 from tokenizers import pre_tokenizers
 from torch.testing import assert_close
-from transformers import AutoModel, PreTrainedTokenizerFast, Trainer, TrainingArguments, pipeline
+from transformers import PreTrainedTokenizerFast, Trainer, TrainingArguments, pipeline
 
 from tercet.modeling import (
     TercetDecoderForSequenceClassification,
@@ -18,7 +18,6 @@ from tercet.modeling import (
     TercetSeq2SeqForTokenClassification,
 )
 
-from ..architectures import AUTO_CLASSES
 from ..corners import corners
 from ..tolerances import CLOSE
 from ..word_level import word_level
@@ -145,30 +144,6 @@ def test_packed_answers_compile_without_graph_breaks(task_builder, batch):
     }
     compiled = torch.compile(model, fullgraph=True, backend="eager")(**inputs)
     assert_close(compiled.loss, model(**inputs).loss, **CLOSE)
-
-
-def test_a_pretrained_model_goes_into_every_task(task, task_builder, tmp_path):
-    base = next(each for each in AUTO_CLASSES[AutoModel] if each.config_class is task.config_class)
-    pretrained = task_builder(base)
-    pretrained.save_pretrained(tmp_path)
-    loaded, report = task.from_pretrained(tmp_path, num_labels=5, output_loading_info=True)
-    assert {name.split(".")[0] for name in report["missing_keys"]} <= {
-        "classifier",
-        "qa_outputs",
-        "replaced_token_head",
-    }
-    assert not report["unexpected_keys"]
-    state = loaded.model.state_dict()
-    assert all(torch.equal(value, state[name]) for name, value in pretrained.state_dict().items())
-
-
-def test_recordings_come_from_every_task(task, task_builder, examples):
-    model, inputs = task_builder(task), examples(task)
-    outputs = model(**inputs, output_hidden_states=True, output_attentions=True)
-    prefix = "decoder_" if model.config.is_encoder_decoder else ""
-    assert len(outputs[f"{prefix}hidden_states"]) == 3
-    assert len(outputs[f"{prefix}attentions"]) == 2
-    assert_close(outputs.loss, model(**inputs).loss, **CLOSE)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -128,8 +128,8 @@ def stop(model):
 def train(toys, shortened, tmp_path):
     def train(name, *, measure=lambda model: {}, resume=False, stages=STAGES, evaluate_every=None):
         torch.manual_seed(0)
-        muon = OptimizerRecipe("muon", learning_rate=1e-2)
-        recipe = toys.recipe(steps=20, stages=stages, optimizer=muon, evaluate_every=evaluate_every)
+        normuon = OptimizerRecipe("normuon", learning_rate=1e-2)
+        recipe = toys.recipe(steps=20, stages=stages, optimizer=normuon, evaluate_every=evaluate_every)
         parts = {"model": toys.with_blocks(0.1), "source_of": shortened}
         held_out = HeldOut(toys.Source(9), measure=measure)
         return toys.train(tmp_path / name, recipe, **parts, held_out=held_out, resume=resume)
@@ -137,7 +137,7 @@ def train(toys, shortened, tmp_path):
     return train
 
 
-def test_a_run_that_stops_in_any_stage_goes_on_bit_for_bit_with_muon(train):
+def test_a_run_that_stops_in_any_stage_goes_on_bit_for_bit_with_normuon(train):
     expected = train("straight").checkpoint
     for step in (2, 3, 9, 19):
         halted = train(f"halted-{step}", measure=stop, evaluate_every=step)

@@ -163,12 +163,6 @@ def test_a_death_is_explained_wherever_the_main_process_is():
         time.sleep(60)
 
 
-def test_a_death_may_show_as_a_broken_connection():
-    deliveries = PrefetchLoader(Numbers(), PLACES, 1, pin_memory=False)
-    with pytest.raises(RuntimeError, match=r"died \(SIGKILL\) while it"), deliveries.explained():
-        break_off(deliveries)
-
-
 def break_off(deliveries: PrefetchLoader) -> None:
     """Kill a worker, unnoticed by torch, and find its connection gone."""
     handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -181,20 +175,12 @@ def break_off(deliveries: PrefetchLoader) -> None:
 def test_a_loader_closes_though_a_dead_worker_held_its_lock():
     deliveries = PrefetchLoader(Numbers(), PLACES, 1, pin_memory=False)
     assert deliveries.loader._workers_done_event._cond.acquire()  # as a worker that dies while it looks there
-    with pytest.raises(RuntimeError, match="died"), deliveries.explained():
+    with pytest.raises(RuntimeError, match=r"died \(SIGKILL\) while it"), deliveries.explained():
         break_off(deliveries)
     closing = threading.Thread(target=deliveries.loader._shutdown_workers, daemon=True)
     closing.start()
     closing.join(timeout=30)
     assert not closing.is_alive()
-
-
-def test_other_failures_are_left_alone():
-    with (
-        pytest.raises(RuntimeError, match=r"^out of memory$"),
-        PrefetchLoader(Numbers(), [], 0, False).explained(),
-    ):
-        raise RuntimeError("out of memory")
 
 
 def test_a_death_of_another_loaders_worker_is_told_as_its_own():

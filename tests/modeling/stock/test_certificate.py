@@ -8,7 +8,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 from tercet.modeling.stock import certify, from_stock
-from tercet.modeling.stock.certificate import Certificate, largest_of
+from tercet.modeling.stock.certificate import Certificate
 
 
 @pytest.mark.parametrize(
@@ -42,11 +42,6 @@ def test_what_only_the_loss_shows_is_found(stock, factor: float) -> None:
     certificate = certify(model, ours)
     assert {each.what for each in certificate.differences if each.relative > 1e-5} == {"loss", "gradients"}
     assert certificate.first_difference == "the head"
-
-
-def test_what_is_no_number_equals_nothing() -> None:
-    assert largest_of([torch.ones(2), torch.tensor([0.0, torch.nan])]) == torch.inf
-    assert largest_of([torch.ones(2), -3 * torch.ones(1)]) == 3
 
 
 def test_every_respect_is_compared_in_both_precisions(stock, tokenizer) -> None:

@@ -41,9 +41,8 @@ def complaint(capsys, *arguments: object) -> str:
     return line
 
 
-@pytest.mark.parametrize("max_shard_size", ["50GB", "8KB"])
-def test_model_goes_in_and_out_again(folder, tmp_path: Path, capsys, max_shard_size: str) -> None:
-    source = folder("GPT2LMHeadModel", max_shard_size)
+def test_model_in_many_files_goes_in_and_out_again(folder, tmp_path: Path, capsys) -> None:
+    source = folder("GPT2LMHeadModel", "8KB")
     assert main(["import", str(source), str(tmp_path / "ours")]) == 0
     assert capsys.readouterr().out.startswith("GPT2LMHeadModel and TercetDecoderForCausalLM are equal.")
     assert main(["export", str(tmp_path / "ours"), str(tmp_path / "back")]) == 0
@@ -167,16 +166,15 @@ def test_a_run_is_not_replaced_by_a_model(tmp_path: Path, capsys, command: str) 
     assert (run / "model" / "config.json").exists()
 
 
-@pytest.mark.parametrize("name", ["ours", "link", "link/../ours"])
-def test_model_is_not_replaced_by_what_is_made_of_it(folder, tmp_path: Path, capsys, name: str) -> None:
+def test_model_is_not_replaced_by_what_is_made_of_it(folder, tmp_path: Path, capsys) -> None:
     output = tmp_path / "ours"
     assert main(["import", str(folder("BertForMaskedLM")), str(output)]) == 0
     (tmp_path / "link").symlink_to(output)
-    capsys.readouterr()
     before = sorted(output.rglob("*"))
-    line = complaint(capsys, "export", tmp_path / name, output, "--overwrite")
-    assert "lies in the folder that this run writes" in line
-    assert sorted(output.rglob("*")) == before
+    for name in ("ours", "link", "link/../ours"):
+        line = complaint(capsys, "export", tmp_path / name, output, "--overwrite")
+        assert "lies in the folder that this run writes" in line
+        assert sorted(output.rglob("*")) == before
 
 
 def test_link_stays_and_what_it_leads_to_is_replaced(folder, tmp_path: Path) -> None:
