@@ -6,7 +6,7 @@ by the names of version 4, which would say the same twice.
 
 import copy
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
@@ -49,7 +49,7 @@ class RotaryConfig(PreTrainedConfig):
     how wavelengths are stretched for longer sequences, a `rope_type` ("default", "linear", "dynamic",
     "llama3", "yarn") and its numbers. Or this for "full_attention" and for "sliding_attention"."""
 
-    earlier_names: ClassVar = {
+    earlier_names = {
         "rope_scaling": "rope_parameters",
         "rope_theta": "rope_parameters.rope_theta",
         "partial_rotary_factor": "rope_parameters.partial_rotary_factor",
