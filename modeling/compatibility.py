@@ -1,8 +1,9 @@
-"""What differs between versions of transformers and torch, and what is used of them without being public.
+"""What differs between versions of transformers and torch, and what of libraries is used that is not public.
 
-No other module of `modeling/` uses a private name of the two. Each is looked up and tried once, when the
-module is imported: where it is gone, or answers otherwise, public code computes the same more slowly, and one
-line says so. The attributes by which transformers' models describe themselves (`_no_split_modules`,
+No other module of models, data and training uses a private name of a library. What models compute with is
+looked up and tried once, when the module is imported: where it is gone, or answers otherwise, public code
+computes the same more slowly, and one line says so. What data loading and training use comes last: no model's
+folder contains it. The attributes by which transformers' models describe themselves (`_no_split_modules`,
 `_tied_weights_keys`, `_attn_implementation`, ...) are what its own guide for new models asks for.
 
 From 5.24 on transformers calls the cache `cache` in calls, outputs and masks, as this code does, and models
@@ -11,19 +12,23 @@ the pages.
 """
 
 import inspect
+import multiprocessing
 import warnings
-from collections.abc import Callable, Collection, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import fields
 from difflib import get_close_matches
 from functools import cache as remembered
 from functools import wraps
+from multiprocessing.queues import Queue
 from operator import attrgetter
 from typing import Any, cast
 
 import torch
 import transformers
+from accelerate.state import AcceleratorState
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from transformers import cache_utils
 from transformers.cache_utils import DynamicLayer, StaticLayer
 from transformers.generation.continuous_batching import PagedAttentionCache
@@ -340,3 +345,64 @@ def multiplies_blocks(dtype: torch.dtype) -> bool:
             f"weights of {dtype} on this CPU ({problem})."
         )
     return not problem
+
+
+def call_on_unsent(handle: Callable[[Exception, object], None]) -> None:
+    """Let queues of this process call `handle` with what they could not send, instead of printing it."""
+    Queue._on_queue_feeder_error = staticmethod(handle)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def renew_end_of_workers(loader: Any) -> None:
+    """Give a data loader's iterator a new signal of its end, whose lock no killed worker holds."""
+    loader._workers_done_event = multiprocessing.Event()
+
+
+def change_each(operation: str, tensors: Sequence[Tensor], *arguments: Any, **options: Any) -> None:
+    """Apply an operation in place, such as `lerp_`, to each of some tensors: on a GPU in one call.
+
+    Of `arguments`, lists have an item for each tensor.
+    """
+    together = getattr(torch, f"_foreach_{operation}", None)
+    if together is not None:
+        together(tensors, *arguments, **options)
+        return
+    for number, tensor in enumerate(tensors):
+        own = (each[number] if isinstance(each, list | tuple) else each for each in arguments)
+        getattr(tensor, operation)(*own, **options)
+
+
+@contextmanager
+def with_compiler_settings(compiler: Mapping[str, Any], gradients: Mapping[str, Any]) -> Iterator[None]:
+    """Change settings of torch's compiler, and of how it makes graphs of gradients, meanwhile.
+
+    A setting that this torch does not have is left out, with a warning.
+    """
+    from torch import _dynamo  # which takes long to import
+    from torch._functorch import config
+
+    with ExitStack() as changed:
+        places: Any = (_dynamo.config, compiler), (config, gradients)
+        for module, settings in places:
+            missing = [name for name in settings if not hasattr(module, name)]
+            if missing:
+                warnings.warn(
+                    f"torch {torch.__version__} has no setting {', '.join(missing)} of its compiler: layers "
+                    "may be compiled more often, or not at all",
+                    stacklevel=3,
+                )
+            known = {name: value for name, value in settings.items() if name not in missing}
+            changed.enter_context(module.patch(known))
+        yield
+
+
+def first_row(tensor: DTensor) -> int:
+    """Return which row of a whole tensor the first of this process's rows is."""
+    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+    _, offset = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
+    return offset[0]
+
+
+def forget_accelerator() -> None:
+    """Let the next `Accelerator` of this process choose its precision anew."""
+    AcceleratorState._reset_state()

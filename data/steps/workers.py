@@ -24,8 +24,8 @@ import torch
 from accelerate import Accelerator
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
+from ...modeling.compatibility import call_on_unsent, renew_end_of_workers
 from .interruption import ignore_interruptions
-from .loader_compatibility import call_on_unsent, renew_end_of_workers
 
 
 class DataCursor(NamedTuple):

@@ -30,7 +30,7 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.tensor import DTensor, Shard
 from torch.distributed.tensor import empty as empty_pieces
 
-from ..devices.compatibility import first_row
+from ...modeling.compatibility import first_row
 
 
 def write_pieces(folder: Path, tensors: Mapping[str, Tensor], group: ProcessGroup | None) -> None:

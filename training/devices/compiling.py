@@ -20,9 +20,9 @@ from ...data.steps.batches import Step
 from ...data.steps.exchange import add_up
 from ...data.steps.objective import Objective
 from ...data.steps.static_shapes import wants_graphs
+from ...modeling.compatibility import with_compiler_settings
 from ..evaluation import undisturbed_randomness
 from ..stages import TrainingData
-from .compatibility import compiler_settings
 from .recording import Recorder
 from .sharding import is_sharded
 
@@ -77,7 +77,7 @@ class CompiledBlocks:
         """Compute by the graphs meanwhile, within hooks such as those that gather pieces of a model."""
         options = {"recompile_limit": GRAPHS, "accumulated_recompile_limit": 8 * GRAPHS}
         options["optimize_ddp"] = False  # it would cut graphs where DDP begins to send gradients
-        with compiler_settings(options, PARTITIONING):
+        with with_compiler_settings(options, PARTITIONING):
             for block, graph in self.graphs.items():
                 block.forward = graph
             try:

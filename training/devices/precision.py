@@ -24,7 +24,7 @@ from accelerate.utils import (
 )
 
 from ...data.steps.exchange import Timeout, patient_group
-from .compatibility import forget_accelerator
+from ...modeling.compatibility import forget_accelerator
 
 if TYPE_CHECKING:
     from ..recipe import TrainingRecipe

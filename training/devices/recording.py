@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from ...data.steps.objective import INDEX, Batch
-from .compatibility import change_each
+from ...modeling.compatibility import change_each
 
 WARM_UPS = 1
 """Micro-batches of a size that are computed before one is recorded: kernels are loaded and chosen then."""

@@ -21,7 +21,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from ..devices.compatibility import change_each
+from ...modeling.compatibility import change_each
 from ..devices.sharding import load_whole_weights, own_part
 
 

@@ -35,7 +35,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.optim import AdamW, Optimizer
 
-from ..devices.compatibility import change_each
+from ...modeling.compatibility import change_each
 from ..skipping import FOUND_INF
 from .orthogonalization import batches_of_one_shape, norms, orthogonalized, pieces
 
