@@ -42,7 +42,7 @@ from tercet.pretraining.objectives.masked_language_modeling import MaskedLanguag
 from tercet.pretraining.objectives.masked_pairs import NextSentenceRecipe
 from tercet.pretraining.objectives.recipes import SingleObjectiveRecipe
 from tercet.pretraining.objectives.translation import TranslationRecipe
-from tercet.training.devices.heap import retain_heap
+from tercet.training.devices.cpu import retain_heap
 
 from ..publishing import Result, spread, summarize
 from .benchmark import Benchmark

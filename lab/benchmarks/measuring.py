@@ -24,7 +24,7 @@ from typing import Any, Literal
 import torch
 
 from tercet.training.devices import compiling
-from tercet.training.devices.heap import retain_heap
+from tercet.training.devices.cpu import retain_heap
 from tercet.training.devices.precision import fast_bfloat16, fastest_float32_products
 from tercet.training.devices.utilization import measure_peak, wait_for
 from tercet.training.tracking import peak_memory

@@ -11,7 +11,7 @@ from docs.site.pages import WrittenPages, boosted, show_source
     ("place", "link", "target"),
     [
         ("docs/encoder.md", "interop.md#the-certificate", "interop.md#the-certificate"),
-        ("docs/encoder.md", "../training/devices/heap.py", "source/training/devices/heap.py.md"),
+        ("docs/encoder.md", "../training/devices/cpu.py", "source/training/devices/cpu.py.md"),
         ("docs/encoder.md", "../README.md", "index.md"),
         ("docs/tutorials/task.md", "../finetuning.md", "../finetuning.md"),
         ("CONTRIBUTING.md", "docs/architecture.md", "architecture.md"),
@@ -25,13 +25,13 @@ def test_links_lead_to_pages_of_the_site(place, link, target):
 
 def test_linked_files_are_shown():
     pages = WrittenPages()
-    pages.target(PurePosixPath("docs/encoder.md"), "../training/devices/heap.py")
-    assert pages.linked == {PurePosixPath("training/devices/heap.py")}
-    assert "python" in show_source(PurePosixPath("training/devices/heap.py"))
+    pages.target(PurePosixPath("docs/encoder.md"), "../training/devices/cpu.py")
+    assert pages.linked == {PurePosixPath("training/devices/cpu.py")}
+    assert "python" in show_source(PurePosixPath("training/devices/cpu.py"))
 
 
 def test_linked_folder_lists_its_modules():
-    assert "- `devices/heap.py`: " in show_source(PurePosixPath("training"))
+    assert "- `devices/cpu.py`: " in show_source(PurePosixPath("training"))
 
 
 def test_link_to_nothing_is_refused():

@@ -8,12 +8,11 @@ import sys
 import pytest
 import torch
 
-from tercet.training.devices import heap
-
 CODE = """
-import resource, runpy
+import resource
+from tercet.training.devices.cpu import retain_heap
 if {retain}:
-    assert runpy.run_path({path!r})["retain_heap"]()
+    assert retain_heap()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(8):
     b"x" * 2**26
@@ -22,7 +21,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 
 def pages_fetched(*, retain: bool) -> int:
-    command = [sys.executable, "-c", CODE.format(retain=retain, path=heap.__file__)]
+    command = [sys.executable, "-c", CODE.format(retain=retain)]
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
@@ -32,12 +31,13 @@ def test_most_freed_memory_is_not_fetched_again():
 
 
 PRODUCTS = """
-import resource, runpy
+import resource
+from tercet.training.devices.cpu import bound_kernel_cache
 def resident():
     pages = int(open("/proc/self/statm").read().split()[1])
     return pages * resource.getpagesize()
 if {bound}:
-    runpy.run_path({path!r})["bound_kernel_cache"]()
+    bound_kernel_cache()
 import torch
 torch.set_num_threads(1)
 weight = torch.zeros(64, 64, dtype=torch.bfloat16)
@@ -51,7 +51,7 @@ print(resident() - before)
 
 def growth_over_many_sizes(*, bound: bool) -> int:
     """Bytes by which a process grows while it multiplies matrices of ever new sizes."""
-    command = [sys.executable, "-c", PRODUCTS.format(bound=bound, path=heap.__file__)]
+    command = [sys.executable, "-c", PRODUCTS.format(bound=bound)]
     # Another test's run may have set the variables in this process.
     unset = {name: value for name, value in os.environ.items() if "CACHE_CAPACITY" not in name}
     return int(subprocess.run(command, capture_output=True, text=True, check=True, env=unset).stdout)
