@@ -11,7 +11,7 @@ import torch
 from tqdm import tqdm
 
 from ..modeling.saved.checkpoint import Checkpoint
-from ..training.accounting import hash_of_weights
+from ..modeling.saved.weights import hash_of_weights
 from ..training.devices.cpu import prepared_cpu
 from ..training.run_folder import running
 from .evaluation import Evaluation, Outcome

@@ -19,17 +19,17 @@ from ..modeling import TercetPreTrainedModel
 from ..modeling.saved.checkpoint import Checkpoint
 from ..modeling.saved.model_folder import save_tokenizer
 from ..modeling.saved.saving import save_loadable
-from ..training.accounting import hash_of_weights, tell_of_amount, tell_of_weights
+from ..modeling.saved.weights import hash_of_weights
 from ..training.checkpoints.checkpoint import CHECKPOINTS, best, latest, read_state
 from ..training.devices.environment import environment_of
 from ..training.devices.sharding import gathered, load_whole_weights, whole_weights
 from ..training.evaluation import HeldOut
-from ..training.finite_json import as_json
-from ..training.learning import Outcome, Parts, Session, learn
+from ..training.learning import Outcome, Parts, Session, learn, tell_of_amount, tell_of_weights
 from ..training.loop import Progress
 from ..training.recipe import OptimizerRecipe, ScheduleRecipe, TrainingRecipe
 from ..training.run_folder import MODEL, SCORES, Run, delete
 from ..training.stages import prepare_data
+from ..training.tracking import as_json
 from .encoding import TextEncoder
 from .evaluation import Evaluation, Evaluator, evaluate_rows
 from .examples import LabelledExamples

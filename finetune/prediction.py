@@ -29,7 +29,7 @@ from ..modeling import TercetPreTrainedModel
 from ..modeling.saved.checkpoint import Checkpoint
 from ..training.devices.precision import products_in
 from ..training.finite_numbers import finite_outputs
-from ..training.inputs import require_replaceable
+from ..training.ownership import require_replaceable
 from .encoding import TextEncoder
 from .evaluation import TOKENS_AT_ONCE, prediction_loop
 from .splits import encoder_of

@@ -15,13 +15,13 @@ from ..data.files.atomic_writes import explaining_a_full_disk, replace_text
 from ..modeling.saved.length import most_positions
 from ..modeling.saved.model_folder import keep_option, save_tokenizer
 from ..modeling.saved.saving import save_loadable
-from ..training.accounting import hash_of_weights, tell_of_amount, tell_of_weights
+from ..modeling.saved.weights import hash_of_weights
 from ..training.checkpoints.final_weights import FILES, each_kind, folder_of, scores_of
 from ..training.devices.environment import environment_of
-from ..training.finite_json import as_json
-from ..training.learning import Outcome, Session
+from ..training.learning import Outcome, Session, tell_of_amount, tell_of_weights
 from ..training.run_folder import EVALUATION, RECIPE, delete
 from ..training.stages import LEAST_FILL
+from ..training.tracking import as_json
 from .prepared import Prepared
 
 SavedModel = tuple[PreTrainedModel, dict[str, Tensor]]

@@ -24,10 +24,10 @@ from ..data.steps.exchange import main_first
 from ..data.steps.windows import tokens_of_pass
 from ..training.checkpoints.revisions import BABYLM, RevisionSeries
 from ..training.devices.environment import environment_of
-from ..training.finite_json import as_json
 from ..training.learning import Session
 from ..training.loop import Progress
 from ..training.run_folder import EVALUATION, MODEL, REVISIONS, TEXTS
+from ..training.tracking import as_json
 from .finished import save_model, saved_models
 from .prepared import Prepared
 

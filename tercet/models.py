@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from .calls import say_that_libraries_load
 from .command import TRUST_REMOTE_CODE, Argument, OneOf, command, flag, whole_number
 from .laboratory import studies, study_completions
-from .training.inputs import require_free
+from .training.ownership import require_free
 
 if TYPE_CHECKING:
     from .tools.push.publication import Publication

@@ -5,6 +5,7 @@ Session, Parts -> Training -> train() -> Outcome
                              +-> log, evaluations, intermediate models and checkpoints on the way
 """
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
@@ -318,3 +319,25 @@ def tell_of_the_end(training: Training, checkpoint: Path, signal: str | None, tr
             f"early stopping after step {progress.step} of {steps}: training.patience = {training.patience}, "
             f"and no later evaluation was better than {than}" + remedy * (tracker.first_step == progress.step)
         )
+
+
+def tell_of_amount(
+    run: str, what: str, done: int, asked: float, progress: Progress, *, tolerance: float
+) -> None:
+    """Print how much a run has learned from, if its recipe asks for another amount or steps had no effect."""
+    skipped = int(progress.skipped)
+    if abs(done - asked) < tolerance and not skipped:
+        return
+    steps = "1 step" if skipped == 1 else f"{skipped:,} steps"
+    without = f"; {steps} had no effect, since the gradient was not finite" if skipped else ""
+    tell(f"{run} has learned from {done:,} {what}, and its recipe asks for {asked:,.0f}{without}")
+
+
+def tell_of_weights(run: str, scored: Mapping[str, str], saved: Mapping[str, str]) -> None:
+    """Print which kinds of weights were saved with other numbers than those that were scored."""
+    for kind in sorted(kind for kind in scored.keys() & saved.keys() if scored[kind] != saved[kind]):
+        tell(f"{run}: the scores of the weights {kind!r} are of other numbers than those that are saved")
+
+
+def tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -1,9 +1,9 @@
 """When a run may write its folder: the one rule of all commands.
 
 A fresh run finds nothing there, or what it was prepared with. `--resume` goes on with an earlier run of the
-same recipe, and `--overwrite` renames one (`ownership.py`). Nothing that the run reads lies in what it writes
-(`inputs.py`), and nobody else writes there meanwhile (`lock.py`). A run that is killed while it writes leaves
-`.NAME.partial`, which the next one deletes.
+same recipe, and `--overwrite` renames one. Nothing that the run reads lies in what it writes
+(`ownership.py`), and nobody else writes there meanwhile (`data/files/locks.py`). A run that is killed while it
+writes leaves `.NAME.partial`, which the next one deletes.
 """
 
 import shutil
@@ -25,12 +25,14 @@ from ..configs.recipe import recipe_data
 from ..data.files.atomic_writes import explaining_a_full_disk, replace_text
 from ..data.files.locks import occupied
 from ..data.steps.exchange import is_restarted, wait_for_everyone
-from .inputs import Input, paths_of, require_apart
 from .ownership import (
+    Input,
     earlier_models,
     is_ours,
     mark,
+    paths_of,
     previous_of,
+    require_apart,
     require_unused,
     set_aside,
     share_weights,

@@ -8,6 +8,7 @@ A full disk does not end a run for the sake of its log: records wait in memory u
 """
 
 import json
+import math
 import os
 import resource
 import secrets
@@ -27,8 +28,6 @@ from tqdm import tqdm
 from ..data.files.atomic_writes import WriteError, explaining_a_full_disk, flush, replace_text
 from .devices.utilization import Utilization, measure_peak, wait_for
 from .evaluation import TARGETS, without_targets
-from .finite_json import as_json as as_json
-from .finite_json import as_scores as as_scores
 from .loop import Metrics, Progress, Training
 
 STEPS, EVALUATIONS = 8, 4
@@ -305,3 +304,17 @@ def peak_memory(device: torch.device) -> float:
         return int(line.split()[1]) / 2**10
     unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB elsewhere
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
+
+
+def as_json(data: Any) -> Any:
+    """Replace what is not finite in nested plain data by `null`: JSON has no other word for it."""
+    if isinstance(data, dict):
+        return {name: as_json(value) for name, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [as_json(value) for value in data]
+    return None if isinstance(data, float) and not math.isfinite(data) else data
+
+
+def as_scores(data: dict[str, float | None]) -> dict[str, float]:
+    """Read scores back that `as_json` has written: what was not finite is not a number now."""
+    return {name: math.nan if value is None else value for name, value in data.items()}

@@ -7,16 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .accounting import hash_of_weights
+from ..modeling.saved.weights import hash_of_weights
 from .checkpoints.checkpoint import is_due
 from .checkpoints.final_weights import LAST, MEAN, scores_of
 from .devices.sharding import gathered, whole_weights
 from .evaluation import evaluate_held_out
-from .finite_json import as_scores
 from .loop import Metrics, Training
 from .recipe import ON_REQUEST, TrainingRecipe
 from .stages import TrainingData
-from .tracking import Tracker
+from .tracking import Tracker, as_scores
 
 
 @dataclass

@@ -16,6 +16,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -330,3 +331,12 @@ def is_finite(tensor: Tensor) -> bool:
 def counted(names: list[str]) -> str:
     """Count tensors, and name some."""
     return f"{len(names)} {'tensor' if len(names) == 1 else 'tensors'} ({shortened(names, MOST_NAMED)})"
+
+
+def hash_of_weights(weights: Mapping[str, Tensor]) -> str:
+    """Return the SHA-256 of tensors and their names."""
+    digest = sha256()
+    for name, tensor in sorted(weights.items()):
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        digest.update(tensor.detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -10,9 +10,9 @@ import numpy as np
 from ...fewshot.evaluation import Condition, Outcome
 from ...fewshot.output import ITEMS, ROWS
 from ...fewshot.tasks.task import Record, RowScore, Task
-from ...training.finite_json import as_json
 from ...training.metrics.bootstrap import bootstrap_interval, bootstrap_scores, deviation, percentile_interval
 from ...training.run_folder import EVALUATION
+from ...training.tracking import as_json
 from ..scores import Score, about_bytes, as_pair, between, number
 from ..verdicts import FEWEST_ROWS, missing_interval, trusted
 

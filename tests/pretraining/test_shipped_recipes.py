@@ -9,9 +9,9 @@ import pytest
 from safetensors.torch import load_file
 
 from tercet.configs.recipe import load_preset, parse_recipe, read_recipe
+from tercet.modeling.saved.weights import hash_of_weights
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain
-from tercet.training.accounting import hash_of_weights
 from tercet.training.checkpoints.checkpoint import CHECKPOINTS, latest
 from tercet.training.checkpoints.final_weights import FILES
 from tercet.training.tracking import read_log

@@ -17,7 +17,7 @@ from tercet.pretraining.verification import (
     report,
     verify_resume,
 )
-from tercet.training.metric_accumulator import MetricAccumulator
+from tercet.training.loop import MetricAccumulator
 
 
 def record(step, **changes):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from accelerate import Accelerator
 
-from tercet.training.metric_accumulator import MetricAccumulator
+from tercet.training.loop import MetricAccumulator
 
 
 def add(window, loss, grad_norm=2.0, num_processes=1):

@@ -32,7 +32,7 @@ from ...data.files.compressed_files import ending, lines_of, problem_of_bytes
 from ...data.files.problems import Limit, Tally, foreign_character, usable
 from ...data.files.reading import TEXT_LINES, Numbered, find_file, naming_keys, read
 from ...data.files.rows import STANDARD, stream_rows
-from ...training.inputs import require_replaceable
+from ...training.ownership import require_replaceable
 from .embedding import load_embedder
 
 TEXTS_AT_ONCE = 2**13

@@ -37,8 +37,15 @@ from ...modeling.saved.sentence_vectors import (
 )
 from ...modeling.stock.certificate import Certificate, certify
 from ...modeling.stock.models import imported, load_stock, to_stock
-from ...training.inputs import require_apart, require_free
-from ...training.ownership import mark, previous_of, require_movable, set_aside, share_weights
+from ...training.ownership import (
+    mark,
+    previous_of,
+    require_apart,
+    require_free,
+    require_movable,
+    set_aside,
+    share_weights,
+)
 
 
 def import_model(

@@ -45,9 +45,9 @@ from ...data.files.atomic_writes import (
 from ...data.steps.exchange import background_group
 from ..devices.environment import environment_of
 from ..devices.sharding import each_once, is_sharded, load_whole_optimizer_state, load_whole_weights
-from ..finite_json import as_json
 from ..loop import Training
 from ..optimizers.optimizers import constants_of, give_back
+from ..tracking import as_json
 from .final_weights import FILES, LAST, MEAN
 from .manifest import MANIFEST, UNREADABLE, find_damage, write_manifest
 
