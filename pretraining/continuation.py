@@ -19,8 +19,7 @@ from transformers import PreTrainedTokenizerBase
 from ..configs.messages import quietly, shortened
 from ..configs.recipe import read_recipe, recipe_folders
 from ..data.cache import cache_folder, made_once, name_of
-from ..data.documents import Documents
-from ..data.mixed_documents import single_texts
+from ..data.documents import Documents, single_texts
 from ..data.prepared import PreparedDocuments
 from ..data.tokenizers.token_rows import keeps_ids, new_ids, rows_between
 from ..data.tokenizers.tokenization import tokenized_corpus

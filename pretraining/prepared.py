@@ -21,9 +21,8 @@ from transformers import PreTrainedTokenizerBase
 
 from ..configs.recipe import recipe_data
 from ..data.cache import cache_folder
-from ..data.documents import EMBEDDED
+from ..data.documents import EMBEDDED, single_texts
 from ..data.held_out_documents import warn_of_overlap
-from ..data.mixed_documents import single_texts
 from ..data.prepared import PreparedDocuments
 from ..data.steps.examples import Examples, ExampleSource
 from ..data.steps.exchange import main_first

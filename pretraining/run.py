@@ -9,17 +9,24 @@ in the cache until then.
 from contextlib import nullcontext
 from pathlib import Path
 
+from accelerate import Accelerator
+
 from ..configs.by_kind import ByKind
+from ..configs.messages import counted
 from ..data.steps.exchange import wait_for_everyone
-from ..training.devices.precision import join_processes
+from ..data.steps.weighting import WeightedSource
+from ..data.steps.windows import windows_of
+from ..training.devices.precision import join_processes, precision_of
 from ..training.learning import Session, learn
-from ..training.run_folder import MODEL, running
-from ..training.start import waiting_for
+from ..training.recipe import TrainingRecipe
+from ..training.run_folder import MODEL, Run, running
+from ..training.stages import TrainingData, epochs_of, warn_of_unfilled_steps
+from ..training.start import device_in_words, tell_start, waiting_for
 from .finished import keep_models
 from .output import run_folder
-from .prepared import find_inputs, prepare
+from .prepared import Inputs, Prepared, find_inputs, prepare
 from .recipe import PretrainingRecipe
-from .start import begin
+from .text import tell_shares
 
 ON_REQUEST = ByKind(
     __name__,
@@ -61,6 +68,53 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
             keep_models(session, parts, outcome)
             wait_for_everyone()
         return run.folder / MODEL
+
+
+def begin(run: Run, inputs: Inputs, parts: Prepared, session: Session) -> None:
+    """Take the folder of a run, and say what the run is about to do; every process calls this."""
+    with run.together() as is_main:
+        if is_main:
+            run.take()
+            inputs.tokenizer.keep(run.folder, parts.tokenizer)
+            parts.text.tell(run.folder)
+            inputs.model.tell_of_rate(inputs.training.optimizer.learning_rate)
+            tell_shares(parts.data.stages, inputs.training.steps)
+            warn_of_unfilled_steps(parts.data.stages)
+            tell_start(start_lines(inputs, parts, session.accelerator))
+
+
+def start_lines(inputs: Inputs, parts: Prepared, accelerator: Accelerator) -> dict[str, str]:
+    """Return the lines of the block that a run begins with (`training/start.py`) by their names."""
+    data, vocab_size = parts.data, len(parts.tokenizer)
+    parameters = counted(sum(weights.numel() for weights in parts.model.parameters()), "parameter")
+    lengths = data.stages[-1].steps.plan(0)[0].lengths
+    text = f"{int(lengths.sum()):,} tokens in {counted(len(lengths), 'example')}"
+    if data.is_stream:
+        text += " (the first window of a stream)"
+    elif windows_in(data) > 1:
+        text += f" (the first of {windows_in(data):,} windows)"
+    return {
+        "model": f"{inputs.model.name}: {parameters}, vocabulary of {vocab_size:,} tokens",
+        "text": text,
+        "steps": steps_in_words(inputs.training, data),
+        "device": device_in_words(accelerator.device, precision_of(accelerator), accelerator.num_processes),
+        "time": "is known after the first steps",
+    }
+
+
+def steps_in_words(training: TrainingRecipe, data: TrainingData) -> str:
+    """Say how many steps there are, of which size, and how many epochs or windows they make."""
+    told = f"{training.steps:,} of at most {training.tokens_per_step:,} tokens"
+    if data.is_stream:
+        return told
+    unit = "windows" if windows_in(data) > 1 else "epochs"
+    return f"{told}: {sum(epochs_of(data.stages, training.steps)):.2g} {unit}"
+
+
+def windows_in(data: TrainingData) -> int:
+    """Count the windows by which the training text is read, or the largest of several; 1 if it is whole."""
+    source = data.stages[-1].steps.source
+    return max(map(windows_of, source.sources.values() if isinstance(source, WeightedSource) else [source]))
 
 
 def train_recipe_tokenizer(recipe: PretrainingRecipe, *, overwrite: bool = False) -> Path:

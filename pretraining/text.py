@@ -23,11 +23,10 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from ..configs.messages import counted
 from ..data.cache import cache_folder
 from ..data.corpus import TokenizedCorpus, join_corpora
-from ..data.documents import EMBEDDED, Documents, FileDocuments, require_apart
+from ..data.documents import EMBEDDED, Documents, FileDocuments, MixedDocuments, parts_of, require_apart
 from ..data.files.compressed_files import ending
 from ..data.files.reading import TEXT_LINES
 from ..data.held_out_documents import PartOfDocuments, warn_of_shared_documents
-from ..data.mixed_documents import MixedDocuments, parts_of
 from ..data.prepared import PreparedDocuments, manifest_of, open_source
 from ..data.steps.examples import Examples, ExampleSource, LeftOut, left_out_of, tell_of_left_out
 from ..data.steps.objective import Objective

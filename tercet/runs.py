@@ -132,7 +132,7 @@ def finetune_command(options: Namespace) -> None:
 
         check_recipe("finetune", options.recipe, options.overrides)
         say_that_libraries_load()
-        from .finetune.explanation import explain
+        from .finetune.run import explain
 
         print(explain(load_recipe(options.recipe, *options.overrides, command="finetune")))
         return

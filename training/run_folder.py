@@ -2,8 +2,8 @@
 
 A fresh run finds nothing there, or what it was prepared with. `--resume` goes on with an earlier run of the
 same recipe, and `--overwrite` renames one. Nothing that the run reads lies in what it writes
-(`ownership.py`), and nobody else writes there meanwhile (`data/files/locks.py`). A run that is killed while it
-writes leaves `.NAME.partial`, which the next one deletes.
+(`ownership.py`), and nobody else writes there meanwhile (`data/files/locks.py`). A run that is killed while
+it writes leaves `.NAME.partial`, which the next one deletes.
 """
 
 import shutil

@@ -12,7 +12,7 @@ from typing import cast
 import numpy as np
 
 from ...data.corpus import TokenizedCorpus
-from ...data.mixed_documents import single_texts
+from ...data.documents import single_texts
 from ...data.steps.batches import StepDataset
 from ...data.steps.examples import ExampleSource
 from ...data.steps.objective import IGNORE, Batch, Objective

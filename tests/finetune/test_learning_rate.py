@@ -8,9 +8,9 @@ from transformers import BertConfig
 
 from tercet import TercetEncoderConfig
 from tercet.finetune import learning, learning_rate
-from tercet.finetune.explanation import explain
 from tercet.finetune.inputs import find_inputs
 from tercet.finetune.learning_rate import count_parameters, in_recipes, rate_of_size
+from tercet.finetune.run import explain
 
 from ..reported import finetune
 

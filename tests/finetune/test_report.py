@@ -7,8 +7,8 @@ import pytest
 from datasets import Dataset
 
 import tercet
-from tercet.finetune.explanation import explain
 from tercet.finetune.learning import results_of
+from tercet.finetune.run import explain
 from tercet.finetune.tasks.ranking import RankingRecipe
 from tercet.finetune.tasks.regression import RegressionRecipe
 from tercet.finetune.tasks.tasks import build_task

@@ -9,7 +9,7 @@ import pytest
 from tercet.data.steps.windows import WindowedSource
 from tercet.pretraining import text
 from tercet.pretraining.revisions import keeping_revisions
-from tercet.pretraining.start import windows_in
+from tercet.pretraining.run import windows_in
 from tercet.pretraining.text import passes_of
 
 from ..pretraining_parts import reader_of

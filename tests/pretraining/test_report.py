@@ -14,7 +14,7 @@ import tercet
 from tercet.__main__ import main
 from tercet.data.steps.batches import one_pass
 from tercet.pretraining.prepared import find_inputs, prepare
-from tercet.pretraining.start import start_lines
+from tercet.pretraining.run import start_lines
 from tercet.reports.pretraining.comparison import TokenLosses
 from tercet.reports.pretraining.document_scores import DOCUMENT, SEQUENCE, UnitScores, unit_scores
 from tercet.reports.pretraining.report import add_intervals, losses_without_context, verdicts

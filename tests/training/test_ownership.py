@@ -1,4 +1,4 @@
-"""An earlier run is renamed whole, and only what a command of ours wrote is; nothing that is read is written."""
+"""Nothing that is read is written; an earlier run is renamed whole, and only what a command of ours wrote."""
 
 import os
 import shutil

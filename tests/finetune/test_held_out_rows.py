@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
-from tercet.data.files.held_out_rows import split_off
+from tercet.finetune.splits import split_off
 
 
 @pytest.mark.parametrize(("share", "count"), [(0.1, 50), (0.5, 7), (0.01, 60)])
