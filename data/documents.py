@@ -23,11 +23,12 @@ import logging
 import re
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from ..configs.messages import first_line
 from ..configs.model_paths import nearest
@@ -364,3 +365,43 @@ def _file(path: Path) -> Path:
     if not path.is_file():
         raise ValueError(f"corpus {path} is not a file but a pipe, a device or a broken link: remove it")
     return path
+
+
+@dataclass(frozen=True)
+class MixedDocuments(Documents):
+    """The documents of several texts, each with a name, one text after another."""
+
+    parts: Mapping[str, Documents]
+    """The texts, by name."""
+
+    @classmethod
+    def of(cls, parts: Mapping[str, Documents]) -> Self:
+        """Put texts that are read alike together."""
+        first = next(iter(parts.values()))
+        return cls(first.column, first.required, first.skip_bad_records, first.limit, parts)
+
+    @property
+    def name(self) -> str:
+        return ", ".join(self.parts)
+
+    def read(self, tally: Tally) -> Iterator[str]:
+        return chain.from_iterable(part.read(tally) for part in self.parts.values())
+
+    def records(self) -> Iterator[Record]:
+        return chain.from_iterable(part.records() for part in self.parts.values())
+
+    def fingerprint(self) -> str:
+        return repr([part.fingerprint() for part in self.parts.values()])
+
+    def identify(self) -> list[dict[str, Any]]:
+        return [entry for part in self.parts.values() for entry in part.identify()]
+
+
+def single_texts(documents: Documents) -> list[Documents]:
+    """List the texts of a corpus, one or several."""
+    return [*parts_of(documents).values()] or [documents]
+
+
+def parts_of(documents: Documents) -> Mapping[str, Documents]:
+    """Return the texts of a corpus of several by name; of one text, none."""
+    return documents.parts if isinstance(documents, MixedDocuments) else {}

@@ -24,9 +24,8 @@ from typing import Any
 
 from .cache import made_once, name_of
 from .digests import identify_file
-from .documents import Documents, FileDocuments
+from .documents import Documents, FileDocuments, single_texts
 from .files.problems import Problem, Record, Row, problem_of_texts
-from .mixed_documents import single_texts
 from .prepared import PreparedDocuments
 
 SHARE = 20
