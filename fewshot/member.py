@@ -3,8 +3,7 @@
 from typing import Literal
 
 from ..modeling import TercetDecoderConfig
-from ..modeling.saved.checkpoint import Checkpoint
-from ..modeling.saved.heads import Member
+from ..modeling.saved.checkpoint import Checkpoint, Member
 
 Head = Literal["auto", "causal_lm", "masked_lm"]
 """How a decoder of ours is read: with the head that it was saved with, causally, or in both directions."""

@@ -8,8 +8,7 @@ from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerB
 
 from .. import modeling
 from ..modeling import TercetDecoderConfig
-from ..modeling.saved.checkpoint import Checkpoint
-from ..modeling.saved.heads import Member
+from ..modeling.saved.checkpoint import Checkpoint, Member
 from ..modeling.saved.length import ROBERTA_LIKE
 from ..modeling.saved.model_folder import require_fit
 from .member import HEADS, Head, member_of

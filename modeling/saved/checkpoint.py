@@ -12,7 +12,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import cast
+from typing import Any, Literal, cast
 
 import torch
 import transformers
@@ -22,10 +22,25 @@ from ... import modeling
 from ...configs.hashes import hash_of_model
 from ..configuration_tercet import TercetConfig
 from ..pretrained import NeuralPreTrainedModel, TercetPreTrainedModel
-from .heads import Member, classes_of, loader_of
 from .length import max_length
 from .model_folder import CONFIG, find_folder, load_config, load_tokenizer
 from .weights import StoredWeights, inspect_weights, load_whole, tell_of_unread
+
+Member = Literal["encoder", "decoder", "seq2seq"]
+
+MAPPINGS = {
+    "AutoModelForMaskedLM": transformers.MODEL_FOR_MASKED_LM_MAPPING,
+    "AutoModelForCausalLM": transformers.MODEL_FOR_CAUSAL_LM_MAPPING,
+    "AutoModelForSeq2SeqLM": transformers.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING,
+    "AutoModelForPreTraining": transformers.MODEL_FOR_PRETRAINING_MAPPING,
+    "AutoModelForSequenceClassification": transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
+    "AutoModelForTokenClassification": transformers.MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING,
+    "AutoModelForQuestionAnswering": transformers.MODEL_FOR_QUESTION_ANSWERING_MAPPING,
+    "AutoModelForMultipleChoice": transformers.MODEL_FOR_MULTIPLE_CHOICE_MAPPING,
+    "AutoModelForNextSentencePrediction": transformers.MODEL_FOR_NEXT_SENTENCE_PREDICTION_MAPPING,
+    "AutoModel": transformers.MODEL_MAPPING,
+}
+"""The Auto classes whose models can be examined, and the models that each has for a configuration."""
 
 
 @dataclass(frozen=True)
@@ -164,3 +179,32 @@ def opening_once() -> Opener:
     """Return a `Checkpoint.open` for one run, which opens each name once."""
     opened = cache(Checkpoint.open)
     return lambda name, revision=None: opened(name, revision)
+
+
+def classes_of(config: PreTrainedConfig) -> dict[str, set[str]]:
+    """Name the models that each Auto class has for a configuration, be they known or brought along."""
+    brought = getattr(config, "auto_map", None) or {}
+    heads = {}
+    for auto_class, mapping in MAPPINGS.items():
+        known: Any = mapping.get(type(config), ())
+        names = {model.__name__ for model in (known if isinstance(known, tuple) else (known,))}
+        if auto_class in brought:
+            names.add(brought[auto_class].rpartition(".")[2])
+        if names:
+            heads[auto_class] = names
+    return heads
+
+
+def loader_of(config: PreTrainedConfig) -> str:
+    """Name the Auto class that loads the architecture which a configuration names, by default the base."""
+    architecture = (config.architectures or [None])[0]
+    heads = classes_of(config)
+    if architecture is None and "AutoModel" in heads:
+        return "AutoModel"
+    for auto_class, names in heads.items():
+        if architecture in names:
+            return auto_class
+    raise ValueError(
+        f"architectures of config.json names {architecture}, which is not supported: use a model that is "
+        f"loaded by one of {', '.join(MAPPINGS)} loads"
+    )

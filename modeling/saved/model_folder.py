@@ -26,9 +26,8 @@ from transformers.utils.hub import cached_file
 
 from ...configs.messages import first_line, panics_told, quietly
 from ...configs.model_paths import CONFIG, require_folder, unknown_model
-from .earlier_names import with_general_class
 from .foreign_folder import require_own_files
-from .kept_keys import KeysOfTokenizer, keep_known
+from .saving import KeysOfTokenizer, keep_known
 from .weights import require_counts
 
 GENERATION_CONFIG = "generation_config.json"
@@ -269,6 +268,16 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
     file = folder / TOKENIZER_CONFIG
     facts = with_general_class(keep_known(file, KeysOfTokenizer(tokenizer), kind=type(tokenizer).__name__))
     file.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def with_general_class(config: dict[str, Any]) -> dict[str, Any]:
+    """Name the class of a tokenizer, and special tokens of its own, as transformers 4 does; 5 reads both."""
+    if config.get("tokenizer_class") == "TokenizersBackend":
+        config = config | {"tokenizer_class": "PreTrainedTokenizerFast"}
+    if isinstance(config.get("extra_special_tokens"), list):
+        config = config | {"additional_special_tokens": config["extra_special_tokens"]}
+        del config["extra_special_tokens"]
+    return config
 
 
 def keep_option(tokenizer: PreTrainedTokenizerBase, name: str, value: Any) -> None:

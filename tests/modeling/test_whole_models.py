@@ -15,7 +15,7 @@ from tercet import (
 )
 from tercet.__main__ import main
 from tercet.data.tokenizers.tokenizer import train_tokenizer
-from tercet.finetune.tasks.tasks import build_task, keep_task
+from tercet.finetune.tasks.task import build_task, keep_task
 from tercet.finetune.tasks.texts import ClassificationRecipe
 from tercet.tools.play.loaded_model import load_model
 from tercet.tools.play.sessions import abilities_of

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from ...configs.messages import quietly
-from ...modeling.saved.checkpoint import Checkpoint
-from ...modeling.saved.heads import Member, classes_of, loader_of
+from ...modeling.saved.checkpoint import Checkpoint, Member, classes_of, loader_of
 from ...modeling.saved.weights import NO_KERNELS, Fit, compare_weights
 
 

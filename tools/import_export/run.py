@@ -17,7 +17,6 @@ from ...data.files.atomic_writes import (
 )
 from ...data.files.locks import lock_of, locked, made
 from ...modeling.saved.checkpoint import Checkpoint
-from ...modeling.saved.earlier_names import with_global_layers, with_rotary_fields
 from ...modeling.saved.model_folder import (
     CERTIFICATE,
     CONFIG,
@@ -46,6 +45,7 @@ from ...training.ownership import (
     set_aside,
     share_weights,
 )
+from .earlier_names import with_global_layers, with_rotary_fields
 
 
 def import_model(

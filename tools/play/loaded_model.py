@@ -14,8 +14,7 @@ from ...configs.messages import quietly
 from ...configs.named_files import require_inside
 from ...finetune.prediction import Predictor
 from ...finetune.tasks.task import Task
-from ...modeling.saved.checkpoint import Checkpoint
-from ...modeling.saved.heads import Member
+from ...modeling.saved.checkpoint import Checkpoint, Member
 from ...modeling.saved.model_folder import CONFIG, require_fit
 from ...reports.blocks import name_of_model
 from ...reports.finished_run import TASK, FinishedRun, find_run

@@ -37,7 +37,7 @@ from tercet.distill.teacher import load_model as load_teacher
 from tercet.fewshot.subject import load_subject
 from tercet.finetune.model import Start, load_task_model
 from tercet.finetune.prediction import Predictor
-from tercet.finetune.tasks.tasks import build_task, keep_task
+from tercet.finetune.tasks.task import build_task, keep_task
 from tercet.finetune.tasks.texts import ClassificationRecipe
 from tercet.modeling import TercetEncoderConfig, TercetEncoderForSequenceClassification
 from tercet.modeling.saved.checkpoint import Checkpoint

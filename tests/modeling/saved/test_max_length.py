@@ -26,7 +26,7 @@ from tercet.finetune.inputs import find_inputs as find_inputs_of_rows
 from tercet.finetune.model import load_task_model
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.splits import encoder_of
-from tercet.finetune.tasks.tasks import build_task
+from tercet.finetune.tasks.task import build_task
 from tercet.modeling import (
     TercetDecoderConfig,
     TercetDecoderForCausalLM,

@@ -6,8 +6,8 @@ import pytest
 from transformers import AutoConfig
 
 from tercet.__main__ import main
-from tercet.modeling.saved.earlier_names import with_global_layers
 from tercet.modeling.stock import from_stock
+from tercet.tools.import_export.earlier_names import with_global_layers
 
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 LLAMA3 |= {"original_max_position_embeddings": 40}

@@ -1,7 +1,8 @@
 """What transformers 5 writes by new names, in those of version 4 as well, for programs that know no others.
 
 They take the base of 10,000 where they find no `rope_theta`, and every third layer of a ModernBERT for global
-where they find no number; and they know no `TokenizersBackend`. Version 5 reads both names.
+where they find no number. Version 5 reads both names. So it is with the class of a tokenizer
+(`with_general_class` in `modeling/saved/model_folder.py`).
 """
 
 from typing import Any
@@ -41,14 +42,4 @@ def with_global_layers(config: Facts) -> Facts:
     for every in range(1, len(are_global) + 1):
         if are_global == [layer % every == 0 for layer in range(len(are_global))]:
             return config | {"global_attn_every_n_layers": every}
-    return config
-
-
-def with_general_class(config: Facts) -> Facts:
-    """Name the class of a tokenizer, and special tokens of its own, as version 4 does."""
-    if config.get("tokenizer_class") == "TokenizersBackend":
-        config = config | {"tokenizer_class": "PreTrainedTokenizerFast"}
-    if isinstance(config.get("extra_special_tokens"), list):
-        config = config | {"additional_special_tokens": config["extra_special_tokens"]}
-        del config["extra_special_tokens"]
     return config
