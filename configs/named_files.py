@@ -1,4 +1,4 @@
-"""Whether a name in somebody else's file may be followed: to a file of its own folder, and nowhere else.
+"""Files by their names: those in a recipe, and those in somebody else's file, which lead to its folder alone.
 
     model.safetensors.index.json    shards            config.json, tokenizer_config.json    code (`auto_map`)
     modules.json                    folders           any file                              a link
@@ -9,11 +9,38 @@ the folder would take the reader's files along. Only the Hub's cache has links t
     models--OWNER--NAME/snapshots/COMMIT/config.json -> models--OWNER--NAME/blobs/HASH
 """
 
+import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 SNAPSHOTS, BLOBS = "snapshots", "blobs"
 """In a cache of the Hub: the folder of the revisions of a repository, and that of their contents."""
+
+
+def named_path(name: str | Path, key: str) -> Path:
+    """Make a path of what a recipe says under `key`; it need not exist. `~` is the user's home."""
+    if not str(name).strip():
+        raise ValueError(f"{key} is {str(name)!r}: name a file or folder; use . for the current folder")
+    try:
+        path = Path(name).expanduser()
+        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):  # whoever opens it says more
+            os.lstat(path)
+    except (OSError, RuntimeError, ValueError) as error:  # too long, nobody's home, a NUL character
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ValueError(
+            f"{key} is {str(name)[:80]!r}, which is not a valid path ({reason}): choose another"
+        ) from error
+    return path
+
+
+def is_remote(name: str) -> bool:
+    """Return whether a name has a protocol in front, such as s3://.
+
+    >>> is_remote("s3://bucket/corpus/manifest.json"), is_remote("corpus/manifest.json")
+    (True, False)
+    """
+    return "://" in name
 
 
 def is_inside(path: Path, folder: Path) -> bool:

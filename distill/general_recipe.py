@@ -7,7 +7,7 @@ teacher's.
 from dataclasses import dataclass, fields
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from ..configs.numbers import NonNegative, Positive
 from ..pretraining.objectives.base_recipe import Share
@@ -43,9 +43,9 @@ otherwise than those that they are compared with."""
 class CacheRecipe:
     """Cache the teacher's outputs: it processes the corpus once."""
 
-    top_k: Positive | None = 64
+    top_k: PositiveInt | None = 64
     """Number of likeliest tokens whose probabilities are stored; null stores all."""
-    copies: Positive = 1
+    copies: PositiveInt = 1
     """Number of differently masked copies of the text; epochs alternate between them."""
     precision: Literal["fp16", "fp32"] = "fp16"
     """Precision of the stored values."""
@@ -80,11 +80,11 @@ class GeneralRecipe:
     """Optimization."""
     losses: tuple[Loss, ...] = PUBLISHED
     """What is learned from the teacher."""
-    objective_weight: NonNegative = 2.0
+    objective_weight: NonNegativeFloat = 2.0
     """Weight of the objective's loss; 0 trains with the teacher's losses only."""
     cache: CacheRecipe | None = None
     """If set, the teacher's outputs are cached; otherwise the teacher computes every batch."""
-    sequences: Positive | None = None
+    sequences: PositiveInt | None = None
     """If set, sequence-level distillation: the teacher generates the targets once, with this number of beams
     (Kim and Rush, 2016, section 3.2); for translation."""
     on_policy: OnPolicyRecipe | None = None

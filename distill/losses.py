@@ -30,16 +30,15 @@ from itertools import pairwise
 from typing import Annotated, ClassVar, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, PositiveInt
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..configs.numbers import Positive
 from ..data.steps.objective import Batch, has_example
 from ..data.steps.streams import in_rows
 from ..modeling import TercetConfig, TercetSeq2SeqConfig
 from ..modeling.heads.losses import at_least_float32
-from ..pretraining.objectives.base_recipe import Share
+from ..pretraining.objectives.recipes import Share
 from .layers import paired_layers
 from .model_outputs import Heads, ModelOutputs, RequiredOutputs
 
@@ -379,7 +378,7 @@ class RelationLoss(StateLoss):
 
     kind: Literal["relations"]
     weight: Weight = 1.0
-    heads: Positive | None = None
+    heads: PositiveInt | None = None
     """Number of relation heads that the vectors are split into; the teacher's attention heads by default."""
     teacher_layer: int = -1
     """Index of the teacher's layer, from the end if negative; the student's layer is its last."""

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from pydantic import PositiveInt
+
 from ..configs.by_kind import OptionalPart
-from ..configs.numbers import Positive
-from ..data.files.paths import named_path
+from ..configs.named_files import named_path
 from .layers import LayerChoice
 
 
@@ -28,11 +29,11 @@ class StudentRecipe:
     layers: LayerChoice = "every"
     """Layers to copy from the teacher: `every` k-th, `spread` from the first to the last, the `first`, the
     `last`, or a list of indices from 0. In a sequence-to-sequence model, those of the encoder."""
-    num_layers: Positive | None = None
+    num_layers: PositiveInt | None = None
     """Number of these layers; half of the teacher's by default."""
     decoder_layers: LayerChoice | None = None
     """The same for the decoder of a sequence-to-sequence model; `layers` and `num_layers` by default."""
-    num_decoder_layers: Positive | None = None
+    num_decoder_layers: PositiveInt | None = None
     """Number of decoder layers."""
     token_types: Literal["dropped", "kept"] = "dropped"
     """Whether an encoder keeps its token type embeddings; DistilBERT does not."""

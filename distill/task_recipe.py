@@ -6,9 +6,8 @@ data and training are those of `tercet finetune`; the model is the student, the 
 from dataclasses import dataclass, field, fields
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import Field, NonNegativeFloat
 
-from ..configs.numbers import NonNegative
 from ..finetune.output import MAY_CHANGE
 from ..finetune.recipe import DataRecipe, FineTuningSchedule
 
@@ -29,7 +28,7 @@ class TaskStepRecipe:
     """File of further rows without labels, for the teacher's loss only."""
     soft_weight: AboveZero = 1.0
     """Weight of the loss on the teacher's outputs."""
-    hard_weight: NonNegative = 1.0
+    hard_weight: NonNegativeFloat = 1.0
     """Weight of the loss on the rows' labels."""
     temperature: AboveZero = 2.0
     """Temperature of the teacher's and the student's distributions."""

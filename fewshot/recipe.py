@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
-from ..configs.numbers import Positive
-from ..data.files.paths import named_path
+from ..configs.named_files import named_path
 from .member import Head
 from .prompts.boundary import Opening, SpecialTokenPolicy
 from .prompts.items import Draw
@@ -39,7 +38,7 @@ class DataRecipe:
     where: str | None = None
     """Jinja expression that selects rows: only rows for which it is true are read. It gives a
     truth value, a number or null; a text is compared: `keep == 'True'`."""
-    limit: Positive | None = None
+    limit: PositiveInt | None = None
     """Maximum number of rows to evaluate; the selection does not depend on seeds."""
 
 
@@ -51,7 +50,7 @@ class PromptingRecipe:
     """Numbers of demonstrations, K; the report has a score for each."""
     seeds: Seeds = (0,)
     """One sample of demonstrations per seed; K demonstrations are the first K of the largest sample."""
-    orders: Positive = 1
+    orders: PositiveInt = 1
     """Number of orders in which each sample is shown."""
     draw: Draw = "fixed"
     """`fixed`: the same demonstrations for all rows, which is faster; `per_example`: a sample for each
@@ -72,7 +71,7 @@ class PromptingRecipe:
     both directions by masking (`masked_lm`), which a model of hybrid language modeling has learned, too."""
     precision: Precision = "fp32"
     """Precision of weights and matrix products."""
-    tokens_at_once: Positive = 4096
+    tokens_at_once: PositiveInt = 4096
     """Number of tokens in a batch: lower it if memory is short."""
     retain_heap: bool = True
     """Whether freed memory is kept for the next batch, on a CPU."""

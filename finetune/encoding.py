@@ -1,9 +1,11 @@
-"""From texts to the ids that a model reads: one text or a pair, framed as the tokenizer frames them.
+"""From texts to the ids that a model reads, and to examples: ids of a text or a pair, with labels as numbers.
 
     [CLS] text [SEP]     [CLS] text [SEP] other text [SEP]     <s> text </s></s> other text </s>
 
 Nothing is put there but by the tokenizer, which is saved with the model: what a model has learned from and is
 scored on is what others give it. What a tokenizer lacks for a task it gets beforehand (`frames.py`).
+
+Shapes: E examples, S picked examples, N tokens of theirs.
 """
 
 import warnings
@@ -17,7 +19,9 @@ from transformers import BatchEncoding, PreTrainedTokenizerBase, PreTrainedToken
 
 from ..data.files.bad_rows import RowError
 from ..data.files.problems import SHOWN
-from ..data.steps.packing import Ragged, ragged
+from ..data.steps.examples import FixedExamples, PackedExamples
+from ..data.steps.objective import Example
+from ..data.steps.packing import Ragged, ragged, stretches
 from ..data.tokenizers.special_tokens import DroppedText
 from ..modeling.saved.model_folder import give_segments
 
@@ -171,3 +175,42 @@ def backend_of(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
             f"convert it to tokenizer.json"
         )
     return cast(PreTrainedTokenizerFast, tokenizer).backend_tokenizer
+
+
+class LabelledExamples(FixedExamples):
+    """Rows that a tokenizer has read, with their labels; they lie in memory, each field end to end.
+
+    Args:
+        fields: What each example has: `input_ids`, `labels`, ... A number is an array of one.
+    """
+
+    def __init__(self, fields: Mapping[str, Ragged]):
+        self.fields = dict(fields)
+        streams = (field for name, field in fields.items() if name.endswith("input_ids"))
+        self.lengths = np.sum([field.lengths for field in streams], axis=0)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, index: int) -> Example:
+        return {name: field[index] for name, field in self.fields.items()} | {"index": index}
+
+    def pack(self, indices: np.ndarray) -> PackedExamples:
+        makers = {name: lambda field=field: select(field, indices) for name, field in self.fields.items()}
+        return PackedExamples(self, indices, makers)
+
+
+def select(field: Ragged, indices: np.ndarray) -> Ragged:
+    """Copy some arrays out of a field, end to end."""
+    lengths = field.lengths[indices]
+    return Ragged(field.values[stretches(field.edges[indices], lengths)], lengths)
+
+
+def numbers(values: np.ndarray) -> Ragged:
+    """Lay out a number for each example (E,)."""
+    return Ragged(values, np.ones(len(values), dtype=np.int64))
+
+
+def vectors(values: np.ndarray) -> Ragged:
+    """Lay out a row of numbers for each example (E, L)."""
+    return Ragged(values.ravel(), np.full(len(values), values.shape[1], dtype=np.int64))

@@ -18,7 +18,7 @@ from ..data.steps.examples import pick
 from ..data.steps.objective import Batch
 from ..data.steps.step_planning import cut_evenly
 from ..training.evaluation import ratio
-from .examples import LabelledExamples
+from .encoding import LabelledExamples
 from .splits import Split
 from .tasks.objectives import TaskObjective, group_edges
 from .tasks.task import Prediction, Task

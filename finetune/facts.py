@@ -13,7 +13,7 @@ from pathlib import Path
 from ..configs.messages import counted
 from ..data.files.atomic_writes import replace_text
 from ..data.files.bad_rows import in_words
-from ..data.texts_read import keep_texts
+from ..data.identities import keep_texts
 from ..data.tokenizers.special_tokens import UNKNOWN, share_of_unknown, tell_of_unknown, tell_of_unwritable
 from ..training.run_folder import EVALUATION, MODEL, RECIPE, TEXTS, delete
 from ..training.tracking import as_json

@@ -30,17 +30,15 @@ from ..training.recipe import OptimizerRecipe, ScheduleRecipe, TrainingRecipe
 from ..training.run_folder import MODEL, SCORES, Run, delete
 from ..training.stages import prepare_data
 from ..training.tracking import as_json
-from .encoding import TextEncoder
+from .encoding import LabelledExamples, TextEncoder
 from .evaluation import Evaluation, Evaluator, evaluate_rows
-from .examples import LabelledExamples
 from .inputs import Inputs, Setting
 from .model import TaskModel, learner_of, load_task_model, merged
 from .output import ADAPTED, ADAPTER, BEFORE, GRID, GRID_SCORES, PREDICTIONS, seed_folder
 from .prepared import Prepared, Results
 from .recipe import FineTuningSchedule, in_words
 from .splits import Split, encoder_of, remember_words
-from .tasks.task import Task
-from .tasks.tasks import keep_task
+from .tasks.task import Task, keep_task
 
 ROOM = 1.5
 """Times the tokens of an average step that a micro-batch may hold by default: most steps are one."""

@@ -34,8 +34,7 @@ from .encoding import TextEncoder
 from .evaluation import TOKENS_AT_ONCE, prediction_loop
 from .splits import encoder_of
 from .tasks.tagging import Tagging
-from .tasks.task import MAX_LENGTH, Prediction, Task
-from .tasks.tasks import load_task
+from .tasks.task import MAX_LENGTH, Prediction, Task, load_task
 
 ROWS_AT_ONCE = 1024
 """Rows that are read, predicted and written together: enough to sort by length."""

@@ -11,14 +11,13 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from ..configs.by_kind import OptionalPart
-from ..configs.numbers import Fraction, NonNegative, Positive
+from ..configs.named_files import named_path
 from ..configs.recipe import parse_recipe, recipe_data
 from ..data.files.bad_rows import OnBadRow
-from ..data.files.paths import named_path
-from ..training.recipe import Trackers, Workers
+from ..training.recipe import Fraction, Trackers, Workers
 from .tasks.recipes import TaskRecipe
 
 VARIABLE = ("training.", "lora.", "model.overrides.")
@@ -90,7 +89,7 @@ class DataRecipe:
     on_bad_row: OnBadRow = "stop"
     """What is done about rows that cannot be used: `stop` at the first; `skip` them, counted by the reason;
     `repair` what needs no guess (tags that are not valid IOB2), and stop at others."""
-    max_length: Positive | None = None
+    max_length: PositiveInt | None = None
     """Maximum number of tokens in a row; by default, the number of the model's positions."""
 
     def __post_init__(self):
@@ -108,9 +107,9 @@ class FineTuningSchedule:
 
     epochs: Annotated[float, Field(gt=0)] = 3.0
     """Number of passes over the training rows."""
-    batch_size: Positive = 32
+    batch_size: PositiveInt = 32
     """Number of rows in an optimizer step; the last one of an epoch has what is left."""
-    tokens_per_micro_batch: Positive | None = None
+    tokens_per_micro_batch: PositiveInt | None = None
     """Maximum number of tokens in a forward pass; by default, 1.5 times that of `batch_size` rows on
     average. Lower it if memory is short; the result does not change."""
     learning_rate: Annotated[float, Field(gt=0)] | None = None
@@ -126,13 +125,13 @@ class FineTuningSchedule:
     """Shape of the learning rate schedule after the warm-up."""
     warmup_ratio: Fraction = 0.1
     """Fraction of the run in which the learning rate increases."""
-    weight_decay: NonNegative = 0.01
+    weight_decay: NonNegativeFloat = 0.01
     """Weight decay of matrices, relative to the learning rate."""
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     """Maximum norm of the gradient (gradient clipping)."""
-    evaluations_per_epoch: Positive = 1
+    evaluations_per_epoch: PositiveInt = 1
     """Number of evaluations in an epoch; each also writes a checkpoint."""
-    patience: Positive | None = None
+    patience: PositiveInt | None = None
     """Early stopping: number of evaluations without a better score after which a run ends; off by default.
     With it or without, the finished model has the weights of the best evaluation."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
@@ -162,9 +161,9 @@ class FineTuningSchedule:
 class LoraRecipe:
     """Train low-rank adapters instead of the weight matrices (Hu et al., 2022), with `peft`."""
 
-    rank: Positive = 8
+    rank: PositiveInt = 8
     """Rank of the adapters."""
-    alpha: Positive = 16
+    alpha: PositiveInt = 16
     """The adapters are scaled by alpha / rank."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Dropout before the adapters."""

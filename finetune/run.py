@@ -19,7 +19,7 @@ from ..data.files.locks import require_unheld
 from ..data.steps.exchange import main_first
 from ..training.devices.precision import choose_precision, join_processes
 from ..training.run_folder import MODEL, running
-from ..training.start import as_block, device_in_words, tell_start
+from ..training.tracking import as_block, device_in_words, tell_start
 from .facts import keep_best, keep_rows
 from .inputs import Inputs, find_inputs
 from .learning import learn_best, training_of

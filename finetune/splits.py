@@ -16,21 +16,19 @@ from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from ..data.cache import cache_folder
-from ..data.digests import identify_file
 from ..data.files.bad_rows import Check, OnBadRow, Places, RowError
 from ..data.files.columns import values_of
 from ..data.files.compressed_files import ending
 from ..data.files.problems import Tally
 from ..data.files.reading import TABLES, naming_keys
 from ..data.files.rows import Reading, read_rows, without_bad_rows
+from ..data.identities import identify_file
 from ..modeling import TercetDecoderConfig, TercetPreTrainedModel
 from ..modeling.saved.length import max_length, most_positions
-from .encoding import TextEncoder
-from .examples import LabelledExamples
+from .encoding import LabelledExamples, TextEncoder
 from .recipe import DataRecipe
 from .tasks.recipes import KIND
-from .tasks.task import Task
-from .tasks.tasks import build_task
+from .tasks.task import Task, build_task
 
 MEASURED = ("validation", "test")
 """Splits that nothing is learned from."""

@@ -31,8 +31,7 @@ from ..modeling.saved.model_folder import require_fit, save_tokenizer
 from ..modeling.saved.saving import save_loadable
 from ..training.evaluation import HeldOut
 from .model import FirstModel, overridden
-from .objectives.base_recipe import BaseObjectiveRecipe, Trainable
-from .objectives.recipes import OBJECTIVES
+from .objectives.recipes import OBJECTIVES, BaseObjectiveRecipe, Trainable
 from .recipe import CorpusRecipe, ModelRecipe
 
 SMALLEST_RATE, ADVISED_RATE, LARGEST_RATE = 2e-5, 1e-4, 5e-4

@@ -20,7 +20,7 @@ from ..modeling.configuration_rotary import join_overrides
 from ..modeling.saved.checkpoint import Checkpoint, Opener
 from ..modeling.saved.length import most_positions
 from ..modeling.saved.model_folder import num_ids
-from .objectives.base_recipe import BaseObjectiveRecipe, Trainable
+from .objectives.recipes import BaseObjectiveRecipe, Trainable
 from .recipe import CorpusRecipe, ModelRecipe
 
 SPECIAL_IDS = ("pad_token_id", "bos_token_id", "eos_token_id")

@@ -3,7 +3,7 @@
 from transformers import PreTrainedTokenizerBase
 
 from tercet.pretraining.model import FirstModel, first_model
-from tercet.pretraining.objectives.base_recipe import Trainable
+from tercet.pretraining.objectives.recipes import Trainable
 from tercet.pretraining.prepared import find_inputs
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.text import TextReader, Texts, open_texts

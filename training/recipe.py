@@ -3,13 +3,15 @@
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, NonNegativeFloat, PositiveInt
 
 from ..configs.by_kind import ByKind
-from ..configs.numbers import Fraction, NonNegative, Positive
 
 DecayRate = Annotated[float, Field(ge=0, lt=1)]
 """What a mean keeps of itself with every new number: with 1 it would take up none."""
+
+Fraction = Annotated[float, Field(ge=0, le=1)]
+"""A number between 0 and 1."""
 
 Workers = Annotated[int, Field(ge=0)] | Literal["auto"]
 """A number of data workers, or that the device decides."""
@@ -86,7 +88,7 @@ class OptimizerRecipe:
     """Layer-wise learning rate decay, for `adamw`: the learning rate of each layer relative to that of the
     layer above; the embeddings are the lowest layer (Howard and Ruder, 2018, section 3.2; Clark et al., 2020,
     appendix B)."""
-    weight_decay: NonNegative | None = None
+    weight_decay: NonNegativeFloat | None = None
     """Weight decay of matrices, relative to the learning rate; by default 0.01 for `adamw` and 0.1 for
     `muon` and `normuon`."""
 
@@ -158,13 +160,13 @@ class ScheduleRecipe:
 class StageRecipe:
     """Other settings for a number of steps at the start of a run; omitted settings do not change."""
 
-    steps: Positive
+    steps: PositiveInt
     """Optimizer steps of the stage."""
-    tokens_per_step: Positive | None = None
+    tokens_per_step: PositiveInt | None = None
     """Maximum number of tokens in a step."""
-    sequence_length: Positive | None = None
+    sequence_length: PositiveInt | None = None
     """Maximum length of a sequence in tokens, including special tokens."""
-    shares: dict[str, NonNegative] | None = None
+    shares: dict[str, NonNegativeFloat] | None = None
     """Share of the tokens of each text, by its name, where `corpus.train` lists texts with shares; a text
     that is not named has none."""
 
@@ -173,14 +175,14 @@ class StageRecipe:
 class TrainingRecipe:
     """Optimization, precision, evaluation, checkpoints and logs of a run."""
 
-    steps: Positive
+    steps: PositiveInt
     """Optimizer steps of the whole run."""
     stages: tuple[StageRecipe, ...] = ()
     """Settings that differ at the start of the run, one stage after another: smaller steps, shorter
     sequences. Their steps count as steps of the run, and do not affect the learning rate schedule."""
-    tokens_per_step: Positive = 16_384
+    tokens_per_step: PositiveInt = 16_384
     """Maximum number of tokens in an optimizer step, over all processes; steps are filled nearly up to it."""
-    tokens_per_micro_batch: Positive | None = None
+    tokens_per_micro_batch: PositiveInt | None = None
     """Maximum number of tokens in a forward pass; by default, that of a step. Lower it if memory is short;
     the result does not change."""
     optimizer: OptimizerRecipe = field(default_factory=OptimizerRecipe)
@@ -208,20 +210,20 @@ class TrainingRecipe:
     (FSDP2, HSDP): less memory of the device, more time."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Seed of the weights, the order of examples and all random choices of the objective."""
-    evaluate_every: Positive | Annotated[float, Field(ge=1)] | None = None
+    evaluate_every: PositiveInt | Annotated[float, Field(ge=1)] | None = None
     """Steps between evaluations; by default only at the end."""
-    patience: Positive | None = None
+    patience: PositiveInt | None = None
     """Early stopping: number of evaluations without improvement after which the run ends; off by default. The
     finished model has the weights of that end (or `final_weights`), not those of the best evaluation: with
     `revisions` at the steps of `evaluate_every`, these are kept, too."""
-    checkpoint_every: Positive | Annotated[float, Field(ge=1)] | None = None
+    checkpoint_every: PositiveInt | Annotated[float, Field(ge=1)] | None = None
     """Steps between checkpoints; by default only at the end."""
-    keep_checkpoints: Positive = 2
+    keep_checkpoints: PositiveInt = 2
     """Number of newest checkpoints to keep, in addition to the best one."""
     async_checkpoints: bool = True
     """Whether the run goes on while a checkpoint is written. The weights and the optimizer's state are copied
     for that, which takes their size in memory (with AdamW 12 bytes per parameter) while it is written."""
-    revisions: Positive | Literal["babylm"] | None = None
+    revisions: PositiveInt | Literal["babylm"] | None = None
     """Steps between intermediate models, which `tercet pretrain` keeps as folders for `from_pretrained`:
     `revisions/step-1000`. `babylm`: by words read, as the BabyLM challenge asks, `revisions/chck_7M`: after
     each million up to 10 million, each 10 million up to 100, and each 100 million up to 1,000 million."""
@@ -241,7 +243,7 @@ class TrainingRecipe:
     save_code: bool = True
     """Whether to write the code of a finished model beside its weights. With `trust_remote_code=True`,
     transformers then loads it where Tercet is not installed."""
-    log_every: Positive = 10
+    log_every: PositiveInt = 10
     """Steps between records in the log."""
     trackers: Trackers = ()
     measure_utilization: bool = True
@@ -254,10 +256,10 @@ class TrainingRecipe:
     """Processes that prepare batches in advance; 0 prepares them in the main process. `auto`: none on a CPU;
     on CUDA one for each free core, at most 4, and with `corpus.streaming` at most 1, beside a process that
     reads ahead."""
-    timeout: Positive = 1800
+    timeout: PositiveInt = 1800
     """Seconds that a process waits for the others in an exchange before the run ends (the timeout of
     torch.distributed's process group). Waiting while one process tokenizes or reports does not count."""
-    max_skipped_steps: Positive = 10
+    max_skipped_steps: PositiveInt = 10
     """Number of consecutive steps without a finite gradient after which the run fails."""
     retain_heap: bool = True
     """Whether freed memory is kept for the next step instead of being returned to the system (Linux)."""

@@ -12,9 +12,8 @@ from itertools import chain
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
-from ...configs.numbers import Positive
 from ...data.files.template_program import Row
 from ...training.metrics.answers import exact_match as squad_exact_match
 from ...training.metrics.answers import word_f1
@@ -225,7 +224,7 @@ class GenerationRecipe(Common):
     """Text between context and answer."""
     stop: tuple[Annotated[str, Field(min_length=1)], ...] = ("\n",)
     """Stop strings, in addition to the end-of-sequence token."""
-    max_new_tokens: Positive = 32
+    max_new_tokens: PositiveInt = 32
     """Maximum number of tokens in an answer."""
     metric: Literal["exact_match", "squad_exact_match", "f1", "bleu"] = "exact_match"
     """The main metric; all are reported. `exact_match` compares the texts without spaces at both ends.

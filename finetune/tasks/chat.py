@@ -32,8 +32,7 @@ from ...data.tokenizers.special_tokens import writes_lowercase
 from ...modeling.generation.writing import before_end, read_out
 from ...training.metrics.texts import rouge_of_each, score_of_rows, text_scores, tokenization_for
 from ...training.token_objective import without_targets
-from ..encoding import TextEncoder, as_ragged
-from ..examples import LabelledExamples
+from ..encoding import LabelledExamples, TextEncoder, as_ragged
 from ..writing_defaults import settle_end
 from .chat_encoding import (
     ASSISTANT,

@@ -28,8 +28,7 @@ from ...data.tokenizers.special_tokens import writes_lowercase
 from ...modeling.generation.writing import read_out, rewritten, write
 from ...training.metrics.texts import rouge_of_each, score_of_rows, text_scores, tokenization_for
 from ...training.token_objective import without_targets
-from ..encoding import TextEncoder
-from ..examples import LabelledExamples
+from ..encoding import LabelledExamples, TextEncoder
 from ..frames import end_texts
 from ..writing_defaults import settle_writing
 from .objectives import TaskObjective

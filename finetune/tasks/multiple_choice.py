@@ -30,8 +30,7 @@ from ...data.steps.packing import Ragged, boundaries, restarting_positions
 from ...data.steps.static_shapes import POSITIONS
 from ...data.steps.streams import fields_of, in_rows, one_stream
 from ...modeling.attention.packing import longest
-from ..encoding import TextEncoder
-from ..examples import LabelledExamples, numbers
+from ..encoding import LabelledExamples, TextEncoder, numbers
 from ..frames import separate_pairs
 from .objectives import TaskObjective, first_tokens, inputs_of, texts_within
 from .recipes import ColumnFields, Modules, RowsRecipe

@@ -41,8 +41,7 @@ from ...data.steps.objective import INDEX, Batch, Example
 from ...data.steps.packing import Ragged, ragged
 from ...data.steps.streams import fields_of, in_rows, one_stream
 from ...training.metrics.answers import answer_scores, exact_match, word_f1
-from ..encoding import TextEncoder
-from ..examples import LabelledExamples, vectors
+from ..encoding import LabelledExamples, TextEncoder, vectors
 from ..frames import end_pairs
 from .objectives import TaskObjective, inputs_of, one_entry_each
 from .recipes import ColumnFields, RowsRecipe

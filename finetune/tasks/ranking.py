@@ -48,8 +48,7 @@ from ...modeling.saved.checkpoint import Checkpoint
 from ...modeling.saved.length import max_length
 from ...modeling.saved.sentence_vectors import SentenceVectors, find_vectors, sentence_files
 from ...training.metrics.ranking import query_scores
-from ..encoding import TextEncoder
-from ..examples import LabelledExamples, vectors
+from ..encoding import LabelledExamples, TextEncoder, vectors
 from .objectives import TaskObjective, first_tokens, group_edges, texts_within
 from .recipes import ColumnFields, RowsRecipe
 from .task import Facts, Prediction, Predictions, RowScore, Task

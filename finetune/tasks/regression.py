@@ -12,7 +12,7 @@ from ...data.files.bad_rows import RowError
 from ...data.files.columns import number_of, values_of
 from ...data.steps.packing import Ragged
 from ...training.metrics.numbers import SCORES, number_scores
-from ..examples import numbers
+from ..encoding import numbers
 from .objectives import RegressionObjective
 from .recipes import ColumnFields, Columns, Modules, RowsRecipe
 from .task import Facts, Prediction, Predictions, RowScore

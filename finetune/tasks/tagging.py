@@ -34,8 +34,7 @@ from ...modeling.recurrent.configurations import with_insides
 from ...modeling.recurrent.tagger import TercetTaggerOutput
 from ...training.metrics.labels import LabelRow, label_table
 from ...training.metrics.spans import OUTSIDE, as_iob2, check_iob2, ratio, row_counts, span_scores, span_table
-from ..encoding import NO_WORD, TextEncoder
-from ..examples import LabelledExamples
+from ..encoding import NO_WORD, LabelledExamples, TextEncoder
 from .labels import (
     Labels,
     by_name,

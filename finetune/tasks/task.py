@@ -4,23 +4,29 @@ rows --examples--> Examples --objective--> the engine trains
 Examples --answers----> predictions --score--> {"accuracy": 0.93, ...}
 """
 
+import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from datasets import Dataset
+from pydantic import TypeAdapter
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from ...configs.model_paths import TASK, read_task
+from ...configs.recipe import recipe_data
+from ...data.files.atomic_writes import replace_text
 from ...data.files.columns import texts_of
 from ...data.files.problems import Row
 from ...modeling import TercetConfig
 from ...modeling.saved.checkpoint import Checkpoint
-from ..encoding import TextEncoder
-from ..examples import LabelledExamples
+from ..encoding import LabelledExamples, TextEncoder
 from .objectives import TaskObjective
+from .recipes import RowsRecipe, TaskRecipe
 
 if TYPE_CHECKING:
     from ...training.metrics.labels import LabelRow
@@ -31,6 +37,9 @@ SHOWN_CHARACTERS = 600
 
 MAX_LENGTH = "max_length"
 """Among the facts that are kept: tokens of a row that the model was trained and scored on, at most."""
+
+ROWS_TO_TRY = 16
+"""Rows that the modules of `task.metrics` score before a model learns, to see that they can."""
 
 Prediction = dict[str, Any]
 """What is predicted for one row, as it is written into a file."""
@@ -272,3 +281,28 @@ def shortened(value: Any) -> str:
     """Write a value so that it fits into a report."""
     text = " ".join(str(value).split())
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]} …"
+
+
+def build_task(recipe: RowsRecipe, train: Dataset, *, trust_remote_code: bool = False) -> Task:
+    """Find out what the labels of a task are, and load what else shall score it."""
+    task = recipe.build(recipe.build().find(train))
+    if names := getattr(recipe, "metrics", ()):
+        from .library_metrics import load_metrics
+
+        task.modules = load_metrics(names, trust_remote_code=trust_remote_code)
+        few = train.select(range(min(len(train), ROWS_TO_TRY)))
+        task.library_scores(task.guess(train, few), task.references(few))
+    return task
+
+
+def keep_task(task: Task, folder: Path, max_length: int) -> None:
+    """Write into a model's folder what it can do, for `load_task`, and how many tokens of a row it reads."""
+    told = {"task": recipe_data(task.recipe), "facts": task.facts | {MAX_LENGTH: max_length}}
+    replace_text(folder / TASK, json.dumps(told, indent=2, ensure_ascii=False) + "\n")
+
+
+def load_task(folder: Path) -> Task:
+    """Read what a model can do."""
+    told = read_task(folder)
+    recipe = TypeAdapter(TaskRecipe).validate_python(told["task"])
+    return recipe.build(told["facts"])

@@ -32,8 +32,7 @@ from ...training.metrics.labels import (
     label_table,
     set_scores,
 )
-from ..encoding import TextEncoder
-from ..examples import LabelledExamples, numbers, vectors
+from ..encoding import LabelledExamples, TextEncoder, numbers, vectors
 from ..frames import separate_pairs
 from .labels import (
     Labels,

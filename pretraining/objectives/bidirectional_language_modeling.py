@@ -31,7 +31,7 @@ from ...modeling.recurrent.spelling import TokenSpelling, spelling_of
 from ...modeling.recurrent.words import Words, find_words
 from ...modeling.sequences import find_sequences
 from ...training.token_objective import token_scores, without_targets
-from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, ObjectiveContext, Trainable, single_text
+from .recipes import BaseObjectiveRecipe, Corpus, FullSequence, ObjectiveContext, Trainable, single_text
 
 OFFSETS = {"forward": 1, "backward": -1}
 """The terms, and which neighbour of a word each predicts."""

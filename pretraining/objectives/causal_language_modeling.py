@@ -22,7 +22,7 @@ from ...data.steps.streams import one_stream
 from ...data.tokenizers.tokenizer import frame_ids
 from ...modeling import TercetDecoderForCausalLM
 from ...training.token_objective import TokenObjective
-from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, ObjectiveContext, ZLoss, single_text
+from .recipes import BaseObjectiveRecipe, Corpus, FullSequence, ObjectiveContext, ZLoss, single_text
 
 
 class NextTokenPrediction(TokenObjective):

@@ -27,7 +27,7 @@ from ...modeling import TercetCharacterLanguageModel
 from ...modeling.heads.losses import IGNORE
 from ...modeling.recurrent.character import reading_orders
 from ...training.token_objective import token_scores, without_targets
-from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, ObjectiveContext, Rate, single_text
+from .recipes import BaseObjectiveRecipe, Corpus, FullSequence, ObjectiveContext, Rate, single_text
 
 DIRECTIONS = ("forward", "backward")
 """The terms: predicting the next character, and the one before."""

@@ -28,7 +28,8 @@ from ...data.steps.objective import Example
 from ...data.steps.packing import Ragged, stretches
 from ...data.tokenizers.special_tokens import required_token_id
 from ...modeling import TercetSeq2SeqForConditionalGeneration
-from .base_recipe import (
+from .randomness import SequenceDraws, choose_each, poisson_until
+from .recipes import (
     BaseObjectiveRecipe,
     Corpus,
     FullSequence,
@@ -38,7 +39,6 @@ from .base_recipe import (
     ZLoss,
     single_text,
 )
-from .randomness import SequenceDraws, choose_each, poisson_until
 from .teacher_forcing import CorruptedTexts, Pairs, TeacherForcing
 
 

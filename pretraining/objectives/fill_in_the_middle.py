@@ -30,16 +30,9 @@ from ...data.steps.packing import Ragged, stretches
 from ...data.tokenizers.special_tokens import FIM_TOKENS, named_token_ids, required_token_id
 from ...data.tokenizers.tokenizer import frame_ids
 from ...modeling import TercetDecoderForCausalLM
-from .base_recipe import (
-    BaseObjectiveRecipe,
-    Corpus,
-    FullSequence,
-    ObjectiveContext,
-    Share,
-    single_text,
-)
 from .causal_language_modeling import NextTokenPrediction, bytes_of_sequences, causal_sequences
 from .randomness import SequenceDraws
+from .recipes import BaseObjectiveRecipe, Corpus, FullSequence, ObjectiveContext, Share, single_text
 from .teacher_forcing import CorruptedTexts
 
 ADDED = len(FIM_TOKENS) + 1

@@ -21,7 +21,6 @@ from ...data.chunks import FullSequences
 from ...data.steps.examples import ExampleSource
 from ...modeling import TercetDecoderForCausalLM
 from ...training.mixture import MixedObjective, MixedSource
-from .base_recipe import Corpus, FullSequence, ObjectiveContext, single_text
 from .causal_language_modeling import (
     CausalLanguageModeling,
     CausalLanguageModelingRecipe,
@@ -30,6 +29,7 @@ from .causal_language_modeling import (
 )
 from .masked_language_modeling import MaskingRecipe
 from .masked_next_token import MaskedNextTokenPrediction, MaskedNextTokenRecipe
+from .recipes import Corpus, FullSequence, ObjectiveContext, single_text
 
 
 @dataclass(frozen=True)

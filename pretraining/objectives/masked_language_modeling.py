@@ -28,7 +28,8 @@ from ...data.steps.streams import one_stream
 from ...data.tokenizers.tokenizer import frame_ids
 from ...modeling import TercetEncoderForMaskedLM
 from ...training.token_objective import TokenObjective
-from .base_recipe import (
+from .masking import TOKENS, WORDS, Corruption, DynamicMasking, Spans, StaticMasking
+from .recipes import (
     BaseObjectiveRecipe,
     Corpus,
     FullSequence,
@@ -38,7 +39,6 @@ from .base_recipe import (
     ZLoss,
     single_text,
 )
-from .masking import TOKENS, WORDS, Corruption, DynamicMasking, Spans, StaticMasking
 
 
 class MaskedLanguageModeling(TokenObjective):

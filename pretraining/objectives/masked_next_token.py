@@ -22,10 +22,10 @@ from ...data.steps.objective import IGNORE, Batch, Example
 from ...data.steps.streams import one_stream
 from ...modeling import TercetDecoderForCausalLM, TercetDecoderForMaskedLM
 from ...training.token_objective import TokenObjective, without_targets
-from .base_recipe import Corpus, FullSequence, ObjectiveContext, single_text
 from .causal_language_modeling import causal_sequences
 from .masked_language_modeling import MaskingRecipe
 from .masking import DynamicMasking
+from .recipes import Corpus, FullSequence, ObjectiveContext, single_text
 
 
 class MaskedNextTokenPrediction(TokenObjective):

@@ -18,8 +18,8 @@ from ...data.steps.examples import gather
 from ...data.steps.objective import IGNORE, Batch, Example, Objective
 from ...modeling import TercetEncoderForPreTraining
 from ...training.token_objective import token_scores, without_targets
-from .base_recipe import Corpus, FullSequence, ObjectiveContext, Share, single_text
 from .masked_language_modeling import MaskedLanguageModeling, MaskingRecipe
+from .recipes import Corpus, FullSequence, ObjectiveContext, Share, single_text
 from .sentence_pairs import NextSentencePairs, SentenceOrderPairs, SentencePairSource
 
 PAIR_LABELS = {"nsp": 2, "sop": 2}

@@ -19,9 +19,8 @@ from ...data.steps.examples import ExampleSource
 from ...data.tokenizers.tokenizer import Template
 from ...modeling import NeuralPreTrainedModel, TercetEncoderForMaskedLM, TercetEncoderForPreTraining
 from ...training.mixture import MixedObjective, MixedSource, unused
-from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, ObjectiveContext
 from .hybrid_language_modeling import HybridLanguageModelingRecipe
-from .recipes import SingleObjectiveRecipe
+from .recipes import BaseObjectiveRecipe, Corpus, FullSequence, ObjectiveContext, SingleObjectiveRecipe
 
 SERVES: dict[type[NeuralPreTrainedModel], tuple[type[NeuralPreTrainedModel], ...]] = {
     TercetEncoderForPreTraining: (TercetEncoderForMaskedLM,)

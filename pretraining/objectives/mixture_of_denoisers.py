@@ -32,17 +32,9 @@ from ...data.steps.objective import Example
 from ...data.steps.packing import Ragged, restarting_positions
 from ...data.tokenizers.special_tokens import MODES, named_token_ids, required_token_id
 from ...modeling import TercetSeq2SeqForConditionalGeneration
-from .base_recipe import (
-    BaseObjectiveRecipe,
-    Corpus,
-    FullSequence,
-    ObjectiveContext,
-    Rate,
-    Smoothing,
-    single_text,
-)
 from .prefix_language_modeling import draw_suffixes
 from .randomness import SequenceDraws, segment_each
+from .recipes import BaseObjectiveRecipe, Corpus, FullSequence, ObjectiveContext, Rate, Smoothing, single_text
 from .span_corruption import corrupted_lengths, count_noise, required_sentinels, split_spans
 from .teacher_forcing import CorruptedTexts, Pairs, TeacherForcing
 

@@ -26,9 +26,9 @@ from ...data.steps.objective import Example
 from ...data.steps.packing import Ragged, stretches
 from ...data.tokenizers.special_tokens import required_token_id
 from ...modeling import TercetSeq2SeqForConditionalGeneration
-from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, ObjectiveContext, Smoothing, single_text
 from .denoising import append_eos
 from .randomness import SequenceDraws
+from .recipes import BaseObjectiveRecipe, Corpus, FullSequence, ObjectiveContext, Smoothing, single_text
 from .teacher_forcing import CorruptedTexts, Pairs, TeacherForcing
 
 

@@ -16,9 +16,12 @@ from math import lgamma, log
 import numpy as np
 
 from ...data.steps.examples import gather
-from ...data.steps.hashing import GOLDEN, splitmix
 from ...data.steps.objective import INDEX, Example
 from ...data.steps.packing import restarting_positions, stretches
+from ...data.steps.windows import splitmix
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+"""What SplitMix64 counts by."""
 
 
 class TokenDraws:

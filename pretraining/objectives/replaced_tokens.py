@@ -47,7 +47,9 @@ from ...modeling import (
 )
 from ...training.run_folder import MODEL
 from ...training.token_objective import sample_tokens, token_scores, without_targets
-from .base_recipe import (
+from .masked_language_modeling import MaskedLanguageModeling, MaskingRecipe
+from .randomness import SequenceDraws
+from .recipes import (
     Corpus,
     FullSequence,
     JointModel,
@@ -57,8 +59,6 @@ from .base_recipe import (
     share_parameters,
     single_text,
 )
-from .masked_language_modeling import MaskedLanguageModeling, MaskingRecipe
-from .randomness import SequenceDraws
 
 LOGITS_AT_ONCE = 2**24
 """Logits that are held while tokens are sampled."""

@@ -56,7 +56,9 @@ from ...modeling.modeling_tercet_decoder import TercetDecoderModel
 from ...modeling.pretrained import TercetLMHeadModel
 from ...training.run_folder import MODEL
 from ...training.token_objective import token_scores
-from .base_recipe import (
+from .masking import word_begins
+from .randomness import SequenceDraws
+from .recipes import (
     BaseObjectiveRecipe,
     Corpus,
     FullSequence,
@@ -67,8 +69,6 @@ from .base_recipe import (
     share_parameters,
     single_text,
 )
-from .masking import word_begins
-from .randomness import SequenceDraws
 from .teacher_forcing import CorruptedTexts
 
 

@@ -27,7 +27,8 @@ from ...data.steps.objective import Example
 from ...data.steps.packing import Ragged, boundaries, restarting_positions, stretches
 from ...data.tokenizers.special_tokens import SENTINEL, required_token_id, sentinel_ids
 from ...modeling import TercetSeq2SeqForConditionalGeneration
-from .base_recipe import (
+from .randomness import SequenceDraws, segment_each
+from .recipes import (
     BaseObjectiveRecipe,
     Corpus,
     FullSequence,
@@ -37,7 +38,6 @@ from .base_recipe import (
     ZLoss,
     single_text,
 )
-from .randomness import SequenceDraws, segment_each
 from .teacher_forcing import CorruptedTexts, Pairs, TeacherForcing
 
 

@@ -40,16 +40,8 @@ from ...training.devices.sharding import largest
 from ...training.evaluation import evaluation_mode
 from ...training.token_objective import sample_tokens, without_targets
 from ..translation_scores import TranslationMeasure
-from .base_recipe import (
-    BaseObjectiveRecipe,
-    Corpus,
-    FullSequence,
-    ObjectiveContext,
-    Smoothing,
-    ZLoss,
-    unsuited,
-)
 from .randomness import SequenceDraws
+from .recipes import BaseObjectiveRecipe, Corpus, FullSequence, ObjectiveContext, Smoothing, ZLoss, unsuited
 from .teacher_forcing import Pairs, TeacherForcing
 
 DRAWS, NOISE = "decoder_draws", "decoder_noise"

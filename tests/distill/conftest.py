@@ -19,7 +19,7 @@ from tercet.distill.recipe import DistillationRecipe, StudentRecipe
 from tercet.distill.student import build_student
 from tercet.distill.teacher import LiveTeacher, load_model
 from tercet.modeling.saved.checkpoint import Checkpoint
-from tercet.pretraining.objectives.base_recipe import ObjectiveContext
+from tercet.pretraining.objectives.recipes import ObjectiveContext
 from tercet.pretraining.recipe import PretrainingRecipe
 
 from ..finetune.conftest import WORDS

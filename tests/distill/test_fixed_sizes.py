@@ -25,7 +25,7 @@ from tercet.distill.model_outputs import Learner
 from tercet.distill.objective import Distillation, required_outputs
 from tercet.distill.task_objective import IS_LABELLED, SOFT, TaskDistillation
 from tercet.distill.teacher import LiveTeacher
-from tercet.finetune.examples import LabelledExamples, numbers, vectors
+from tercet.finetune.encoding import LabelledExamples, numbers, vectors
 from tercet.finetune.tasks.chat import ChatObjective
 from tercet.finetune.tasks.generation import GenerationObjective
 from tercet.finetune.tasks.multiple_choice import MultipleChoiceObjective
@@ -42,7 +42,7 @@ from tercet.modeling import (
     TercetEncoderForTokenClassification,
     TercetSeq2SeqForConditionalGeneration,
 )
-from tercet.pretraining.objectives.base_recipe import ObjectiveContext
+from tercet.pretraining.objectives.recipes import ObjectiveContext
 
 from ..fixed_sizes import CPU, META, as_on_a_gpu, learned, sizes_of, watched
 from ..pretraining.objectives.conftest import read, tokenizer  # noqa: F401

@@ -21,7 +21,7 @@ from tercet.distill.task_step import TaskStep, require_same_beginning, taught, t
 from tercet.finetune.run import finetune
 from tercet.finetune.tasks.chat import Chat, ChatRecipe
 from tercet.finetune.tasks.objectives import SingleLabelObjective
-from tercet.finetune.tasks.tasks import keep_task
+from tercet.finetune.tasks.task import keep_task
 from tercet.modeling.saved.checkpoint import Checkpoint
 from tercet.reports.distill.comparison import predict_split
 from tercet.training.tracking import read_log

@@ -9,7 +9,7 @@ from datasets import Dataset
 
 from tercet.finetune.tasks import bag_of_words
 from tercet.finetune.tasks.bag_of_words import BagOfWords
-from tercet.finetune.tasks.tasks import build_task
+from tercet.finetune.tasks.task import build_task
 from tercet.finetune.tasks.texts import ClassificationRecipe, MultiLabelRecipe
 from tercet.training.metrics import labels
 

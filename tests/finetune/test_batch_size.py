@@ -10,7 +10,7 @@ from tercet.data.steps import batches
 from tercet.data.steps.packing import ragged
 from tercet.data.steps.step_planning import plan_steps
 from tercet.finetune import run
-from tercet.finetune.examples import LabelledExamples
+from tercet.finetune.encoding import LabelledExamples
 from tercet.finetune.learning import training_of
 from tercet.finetune.recipe import FineTuningSchedule
 from tercet.training.checkpoints.checkpoint import is_due

@@ -29,7 +29,7 @@ from tercet.finetune.tasks.chat_encoding import (
     encode_prompts,
     end_of_answers,
 )
-from tercet.finetune.tasks.tasks import build_task
+from tercet.finetune.tasks.task import build_task
 from tercet.modeling.generation.writing import read_out
 
 from ..reported import finetune

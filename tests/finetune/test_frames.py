@@ -25,7 +25,7 @@ from tercet.data.tokenizers.special_tokens import target_language
 from tercet.data.tokenizers.tokenizer import frame_ids, framing, train_tokenizer
 from tercet.finetune.frames import end_pairs, end_texts, separate_pairs
 from tercet.modeling import TercetDecoderConfig
-from tercet.pretraining.objectives.base_recipe import ObjectiveContext
+from tercet.pretraining.objectives.recipes import ObjectiveContext
 from tercet.pretraining.objectives.translation import TranslationRecipe
 
 TEXT, OTHER = "the cat sat", "a mat"

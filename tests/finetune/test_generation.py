@@ -24,8 +24,7 @@ from tercet.finetune.model import freeze
 from tercet.finetune.prediction import predict
 from tercet.finetune.splits import encoder_of
 from tercet.finetune.tasks.generation import Generation, GenerationRecipe
-from tercet.finetune.tasks.task import Task
-from tercet.finetune.tasks.tasks import build_task
+from tercet.finetune.tasks.task import Task, build_task
 from tercet.pretraining.objectives.translation import Translation
 from tercet.reports.finetune.summary import bootstrap
 from tercet.training.metrics.bootstrap import bootstrap_interval, percentile_interval

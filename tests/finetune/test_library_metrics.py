@@ -10,7 +10,7 @@ from tercet.configs.recipe import recipe_data
 from tercet.finetune.inputs import find_inputs
 from tercet.finetune.prepared import prepare
 from tercet.finetune.tasks.generation import GenerationRecipe
-from tercet.finetune.tasks.tasks import build_task
+from tercet.finetune.tasks.task import build_task
 from tercet.finished_reports import write_report
 
 from ..reported import finetune

@@ -26,7 +26,7 @@ from tercet.finetune.tasks.chat import ChatRecipe
 from tercet.finetune.tasks.generation import GenerationRecipe
 from tercet.finetune.tasks.question_answering import QuestionAnsweringRecipe
 from tercet.finetune.tasks.ranking import RankingRecipe
-from tercet.finetune.tasks.tasks import build_task
+from tercet.finetune.tasks.task import build_task
 from tercet.finetune.tasks.texts import ClassificationRecipe
 from tercet.modeling.saved.checkpoint import Checkpoint
 

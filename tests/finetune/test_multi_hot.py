@@ -8,7 +8,7 @@ from datasets import ClassLabel, Dataset, Features, List
 
 from tercet.data.files.bad_rows import RowError
 from tercet.finetune.prediction import Predictor
-from tercet.finetune.tasks.tasks import build_task
+from tercet.finetune.tasks.task import build_task
 from tercet.finetune.tasks.texts import MultiLabelRecipe
 from tercet.modeling.saved.checkpoint import Checkpoint
 

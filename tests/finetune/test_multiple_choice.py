@@ -9,9 +9,8 @@ from datasets import Dataset
 from torch import Tensor
 from torch.testing import assert_close
 
-from tercet.finetune.encoding import TextEncoder
+from tercet.finetune.encoding import LabelledExamples, TextEncoder
 from tercet.finetune.evaluation import evaluate_rows
-from tercet.finetune.examples import LabelledExamples
 from tercet.finetune.inputs import find_inputs
 from tercet.finetune.prediction import predict
 from tercet.finetune.prepared import Prepared, prepare

@@ -18,7 +18,7 @@ from tercet.data.steps.packing import slice_sequences
 from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.evaluation import evaluate_rows, prediction_loop
 from tercet.finetune.tasks.ranking import Ranking, RankingRecipe, group_edges
-from tercet.finetune.tasks.tasks import build_task
+from tercet.finetune.tasks.task import build_task
 from tercet.reports.finetune.summary import bootstrap
 from tercet.training.metrics.bootstrap import mean_interval, percentile_interval
 from tercet.training.metrics.ranking import ranking_scores

@@ -11,7 +11,7 @@ from tercet.finetune.learning import results_of
 from tercet.finetune.run import explain
 from tercet.finetune.tasks.ranking import RankingRecipe
 from tercet.finetune.tasks.regression import RegressionRecipe
-from tercet.finetune.tasks.tasks import build_task
+from tercet.finetune.tasks.task import build_task
 from tercet.finetune.tasks.texts import ClassificationRecipe
 from tercet.reports.blocks import Beside
 from tercet.reports.finetune.report import best_and_worst, curve, glance, score_table

@@ -16,7 +16,7 @@ from tercet.modeling.saved.model_folder import save_tokenizer
 from tercet.pretraining.continuation import ContinuedModel
 from tercet.pretraining.finished import cut_to
 from tercet.pretraining.model import FirstModel
-from tercet.pretraining.objectives.base_recipe import ObjectiveContext
+from tercet.pretraining.objectives.recipes import ObjectiveContext
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain
 from tercet.pretraining.tokenizer import TokenizerSource, fit_length

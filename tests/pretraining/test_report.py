@@ -21,7 +21,7 @@ from tercet.reports.pretraining.report import add_intervals, losses_without_cont
 from tercet.reports.pretraining.samples import samples
 from tercet.training.devices.precision import build_accelerator, precision_of
 from tercet.training.evaluation import evaluate, micro_batches
-from tercet.training.start import waiting_for
+from tercet.training.tracking import waiting_for
 
 from ..reported import pretrain, read_report, remove_report
 from .conftest import changed
@@ -195,7 +195,7 @@ def test_samples_are_of_held_out_text_and_always_the_same(kind, labels, prepared
 
 
 def test_what_a_run_waits_for_is_said_if_it_takes_long(capfd, monkeypatch):
-    monkeypatch.setattr("tercet.training.start.PATIENCE", 0.05)
+    monkeypatch.setattr("tercet.training.tracking.PATIENCE", 0.05)
     with waiting_for("nothing"):
         pass
     with waiting_for("a nap"):

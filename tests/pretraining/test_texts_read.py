@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tercet.data.texts_read import contents_of, keep_texts, warn_of_copies
+from tercet.data.identities import contents_of, keep_texts, warn_of_copies
 from tercet.pretraining.run import pretrain
 
 from .conftest import changed

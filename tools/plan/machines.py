@@ -19,9 +19,8 @@ from typing import Annotated, Literal
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
-from ...configs.numbers import Positive
 from ...configs.recipe import load_recipe, parse_recipe, read_overrides, split_overrides
 from ...pretraining.recipe import PretrainingRecipe
 from ...training.devices.precision import computes_on_cpu, fast_bfloat16, fastest_float32_products
@@ -212,12 +211,12 @@ DeviceName = Annotated[
 class PlanRecipe:
     """The machines that a run is planned for."""
 
-    devices: Positive = 1
+    devices: PositiveInt = 1
     """Number of devices."""
     device: DeviceName = THIS_MACHINE
     """Type of device, by its name in `DEVICES`, or `this_machine`, which is measured; the fields below
     override its values."""
-    devices_per_node: Positive = 8
+    devices_per_node: PositiveInt = 8
     """Number of devices in a machine; more devices communicate over the network."""
     mfu: Share | Literal["auto"] = "auto"
     """Share of peak FLOPs that the model reaches (MFU), as a run logs it; `auto`: what was measured with

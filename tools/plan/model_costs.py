@@ -26,7 +26,7 @@ from ...modeling.layers.block import Block
 from ...modeling.layers.position_wise import init_scale
 from ...modeling.stack import TercetStack
 from ...pretraining.model import first_model
-from ...pretraining.objectives.base_recipe import FullSequence, Trainable
+from ...pretraining.objectives.recipes import FullSequence, Trainable
 from ...pretraining.recipe import PretrainingRecipe
 from ...pretraining.text import tokenizer_of_text
 from ...training.devices.utilization import count_flops_per_token

@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from torch import nn
 
 from ...modeling.pretrained import TercetPreTrainedModel
-from ...pretraining.objectives.base_recipe import BaseObjectiveRecipe, FullSequence, JointModel, Trainable
+from ...pretraining.objectives.recipes import BaseObjectiveRecipe, FullSequence, JointModel, Trainable
 from ...pretraining.recipe import PretrainingRecipe
 from ...training.recipe import TrainingRecipe
 from .layouts import Layout, Load, Memory, layouts

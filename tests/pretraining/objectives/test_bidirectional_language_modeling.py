@@ -9,8 +9,8 @@ from transformers import PreTrainedTokenizerFast
 from tercet import TercetElmoForLanguageModeling
 from tercet.data.tokenizers.tokenization import tokenize
 from tercet.data.tokenizers.tokenizer import train_tokenizer
-from tercet.pretraining.objectives.base_recipe import ObjectiveContext
 from tercet.pretraining.objectives.bidirectional_language_modeling import BidirectionalLanguageModelingRecipe
+from tercet.pretraining.objectives.recipes import ObjectiveContext
 
 from ...small_elmo import SENTENCES, TEXTS, small_config
 

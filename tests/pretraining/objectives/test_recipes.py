@@ -15,9 +15,8 @@ from tercet.data.steps.objective import IGNORE, Objective
 from tercet.data.steps.packing import sequence_lengths, slice_sequences
 from tercet.data.tokenizers.tokenizer import frame_ids
 from tercet.modeling import TercetEncoderConfig
-from tercet.pretraining.objectives.base_recipe import ObjectiveContext
 from tercet.pretraining.objectives.masked_pairs import PAIR_LABELS
-from tercet.pretraining.objectives.recipes import OBJECTIVES
+from tercet.pretraining.objectives.recipes import OBJECTIVES, ObjectiveContext
 
 from ...corpora import make_corpus
 from .conftest import read

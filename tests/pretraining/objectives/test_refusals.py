@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from transformers import PreTrainedTokenizerFast
 
-from tercet.pretraining.objectives.base_recipe import ObjectiveContext
 from tercet.pretraining.objectives.denoising import Denoising
 from tercet.pretraining.objectives.fill_in_the_middle import FIM_TOKENS, FillInTheMiddle
 from tercet.pretraining.objectives.masked_language_modeling import (
@@ -15,6 +14,7 @@ from tercet.pretraining.objectives.masked_language_modeling import (
 from tercet.pretraining.objectives.masking import Corruption, DynamicMasking, Words
 from tercet.pretraining.objectives.mixture_of_denoisers import MODES, UL2, MixtureOfDenoisers, longest_text
 from tercet.pretraining.objectives.prefix_language_modeling import PrefixLanguageModeling
+from tercet.pretraining.objectives.recipes import ObjectiveContext
 from tercet.pretraining.objectives.sentence_pairs import SentenceOrderPairs
 from tercet.pretraining.objectives.span_corruption import SpanCorruption, uncorrupted_length
 

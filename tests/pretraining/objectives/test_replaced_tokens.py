@@ -6,7 +6,7 @@ import torch
 from tercet.data.steps.objective import IGNORE
 from tercet.data.steps.packing import select_sequences, slice_sequences
 from tercet.modeling import TercetEncoderConfig
-from tercet.pretraining.objectives.base_recipe import ObjectiveContext
+from tercet.pretraining.objectives.recipes import ObjectiveContext
 
 from .conftest import read
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tercet.pretraining.objectives.base_recipe import ObjectiveContext
 from tercet.pretraining.objectives.randomness import SequenceDraws
+from tercet.pretraining.objectives.recipes import ObjectiveContext
 from tercet.pretraining.objectives.sentence_denoising import SentenceDenoising, by_sentences, kept_tokens
 
 from ...corpora import make_corpus

@@ -23,7 +23,7 @@ from tercet.data.steps.static_shapes import (
     deal,
     fill,
 )
-from tercet.pretraining.objectives.base_recipe import ObjectiveContext
+from tercet.pretraining.objectives.recipes import ObjectiveContext
 from tercet.training.loop import accumulate_gradients
 
 from ...fixed_sizes import CPU, META, as_on_a_gpu, learned, sizes_of, watch, watched

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from tercet.data.steps.objective import Objective
-from tercet.pretraining.objectives.base_recipe import ObjectiveContext
-from tercet.pretraining.objectives.recipes import OBJECTIVES
+from tercet.pretraining.objectives.recipes import OBJECTIVES, ObjectiveContext
 
 from .conftest import read
 

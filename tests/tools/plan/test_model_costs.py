@@ -11,10 +11,10 @@ from tercet.configs.recipe import load_preset
 from tercet.data.steps.objective import Batch, Objective
 from tercet.data.steps.packing import sequence_lengths
 from tercet.modeling import TercetDecoderForCausalLM
-from tercet.pretraining.objectives.base_recipe import FullSequence, ObjectiveContext
 from tercet.pretraining.objectives.fill_in_the_middle import FIM_TOKENS
 from tercet.pretraining.objectives.masked_pairs import PAIR_LABELS
 from tercet.pretraining.objectives.mixture_of_denoisers import MODES
+from tercet.pretraining.objectives.recipes import FullSequence, ObjectiveContext
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.tools.plan.machines import PlanRecipe
 from tercet.tools.plan.model_costs import (

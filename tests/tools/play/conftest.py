@@ -15,7 +15,7 @@ from tercet.finetune.tasks.multiple_choice import MultipleChoiceRecipe
 from tercet.finetune.tasks.question_answering import QuestionAnsweringRecipe
 from tercet.finetune.tasks.ranking import RankingRecipe
 from tercet.finetune.tasks.tagging import TaggingRecipe
-from tercet.finetune.tasks.tasks import keep_task
+from tercet.finetune.tasks.task import keep_task
 from tercet.finetune.tasks.texts import ClassificationRecipe
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.tools.play.loaded_model import LoadedModel, load_model

@@ -5,7 +5,7 @@ import pytest
 
 from tercet.data.steps.examples import gather, has_field, pick
 from tercet.data.steps.packing import ragged
-from tercet.finetune.examples import LabelledExamples, numbers, select, vectors
+from tercet.finetune.encoding import LabelledExamples, numbers, select, vectors
 
 
 @pytest.fixture
