@@ -8,9 +8,9 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from ..configs.named_files import named_path
 from .files.atomic_writes import explaining_a_full_disk, flush
 from .files.locks import is_abandoned, locked
-from .files.paths import named_path
 
 PARTIAL = ".partial"
 LOCK = ".lock.partial"

@@ -20,7 +20,6 @@ from typing import Self
 import numpy as np
 
 from .files.problems import Tally
-from .files.remote_files import mapped
 
 ARRAYS = ("tokens", "word_starts", "sentence_offsets", "document_offsets", "document_bytes")
 ABOUT = "corpus.json"
@@ -183,3 +182,12 @@ def token_kind(vocabulary_size: int) -> np.dtype:
 def offsets(lengths: np.ndarray) -> np.ndarray:
     """Compute where things of `lengths` (n,) begin, one behind another, and where the last ends: (n + 1,)."""
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+def mapped(path: Path, kind: np.dtype) -> np.ndarray:
+    """Map an array's file into memory."""
+    if path.stat().st_size == 0:  # an empty file cannot be mapped
+        return np.empty(0, kind)
+    return np.asarray(
+        np.memmap(path, dtype=kind, mode="r")
+    )  # a plain view: each of a memmap's slices is slow

@@ -32,12 +32,12 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from ..configs.messages import first_line
 from ..configs.model_paths import nearest
+from ..configs.named_files import named_path
 from .cache import cache_folder
-from .digests import identify_file
 from .files.compressed_files import COMPRESSIONS, ending
-from .files.paths import named_path
 from .files.problems import TEXT_REMEDY, Limit, Place, Record, Tally, problem_of_texts, usable
 from .files.reading import KNOWN_ENDINGS, READERS, naming_keys, read, require_columns
+from .identities import identify_file
 
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from .cache import made_once, name_of
-from .digests import identify_file
 from .documents import Documents, FileDocuments, single_texts
 from .files.problems import Problem, Record, Row, problem_of_texts
+from .identities import identify_file
 from .prepared import PreparedDocuments
 
 SHARE = 20

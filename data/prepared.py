@@ -25,12 +25,11 @@ from typing import Any, Literal, NoReturn, Self, SupportsIndex
 
 import numpy as np
 
-from ..configs.named_files import is_plain
+from ..configs.named_files import is_plain, is_remote
 from .cache import cache_folder, made_once
-from .corpus import TokenizedCorpus
+from .corpus import TokenizedCorpus, mapped
 from .documents import Documents, open_documents
 from .files.problems import Limit, Record, Tally
-from .files.remote_files import RemoteFiles, is_remote, mapped, reaching
 
 MANIFEST = "manifest.json"
 FORMAT = "tercet-corpus-2"
@@ -324,12 +323,16 @@ def open_corpus(location: str, cache: Path, most_bytes: int) -> TokenizedCorpus:
     """Open a prepared corpus by its manifest; only the index is looked at before something is read."""
     manifest = Manifest.read(read_bytes(location).decode("utf-8", "replace"), location)
     kinds = {name: np.dtype(kind) for name, kind in manifest.kinds.items()}
-    remote = RemoteFiles(cache / "remote", most_bytes)
+    remote = None
+    if is_remote(location):
+        from .files.remote_files import RemoteFiles
+
+        remote = RemoteFiles(cache / "remote", most_bytes)
     kept: dict[str, np.ndarray] = {}
 
     def opened(folder: str, array: str, digest: str, size: int) -> np.ndarray:
         place = beside(location, folder, array)
-        if is_remote(location):
+        if remote is not None:
             values = remote.open(place, digest, kinds[array])
         elif place in kept:
             return kept[place]
@@ -347,7 +350,7 @@ def open_corpus(location: str, cache: Path, most_bytes: int) -> TokenizedCorpus:
             shard = shards[number]
             return opened(shard.name, array, shard.sha256[array], shard.counts.tokens)
 
-        if not is_remote(location):
+        if remote is None:
             pieces = [
                 piece(number) for number in range(len(shards))
             ]  # all are there, and as long as they were
@@ -374,6 +377,8 @@ def read_bytes(location: str) -> bytes:
     """Read a small file, here or elsewhere."""
     if not is_remote(location):
         return Path(location).read_bytes()
+    from .files.remote_files import reaching
+
     with reaching(location) as (store, path):
         return store.cat_file(path)
 

@@ -30,11 +30,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..configs.named_files import named_path
 from ..configs.recipe import recipe_data
 from ..data.cache import cache_folder, made_once, name_of
 from ..data.corpus import offsets, token_kind
 from ..data.files.atomic_writes import explaining_a_full_disk
-from ..data.files.paths import named_path
 from ..data.steps.examples import (
     Examples,
     ExampleSource,

@@ -16,7 +16,7 @@ import torch
 
 from ..configs.messages import quietly
 from ..data.files.atomic_writes import replace_text
-from ..data.texts_read import read_texts
+from ..data.identities import read_texts
 from ..modeling import TercetPreTrainedModel
 from ..modeling.saved.checkpoint import Checkpoint
 from ..training.devices.precision import join_processes

@@ -9,9 +9,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
-from ..configs.numbers import NonNegative, Positive
-from ..pretraining.objectives.base_recipe import Share
-from ..pretraining.objectives.recipes import SingleObjectiveRecipe
+from ..pretraining.objectives.recipes import Share, SingleObjectiveRecipe
 from ..pretraining.output import WHAT_IS_LEARNED as OF_PRETRAINING
 from ..pretraining.recipe import CorpusRecipe, require_stages_of, texts_of
 from ..training.recipe import TrainingRecipe

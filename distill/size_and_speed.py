@@ -20,8 +20,7 @@ import torch
 from ..configs.processes import start_python
 from ..modeling import TercetPreTrainedModel
 from ..modeling.saved.checkpoint import Checkpoint
-from ..training.devices.utilization import wait_for
-from ..training.tracking import peak_memory
+from ..training.devices.utilization import peak_memory, wait_for
 from .model_outputs import base_of
 from .teacher import moved
 

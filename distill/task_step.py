@@ -27,8 +27,7 @@ from ..data.files.rows import read_rows
 from ..data.steps.exchange import main_first, wait_for_everyone
 from ..data.steps.objective import IGNORE
 from ..data.steps.packing import Ragged
-from ..finetune.encoding import TextEncoder
-from ..finetune.examples import LabelledExamples, numbers
+from ..finetune.encoding import LabelledExamples, TextEncoder, numbers
 from ..finetune.facts import keep_best, keep_rows
 from ..finetune.inputs import Setting
 from ..finetune.learning import learn_all
@@ -37,8 +36,7 @@ from ..finetune.model import Start, load_task_model
 from ..finetune.prepared import prepare_rows
 from ..finetune.recipe import DataRecipe, FineTuningRecipe, PretrainedModelRecipe
 from ..finetune.splits import Split, SplitRows, encode_splits, encoder_of, read_splits
-from ..finetune.tasks.task import Task
-from ..finetune.tasks.tasks import load_task
+from ..finetune.tasks.task import Task, load_task
 from ..modeling import TercetPreTrainedModel
 from ..modeling.saved.checkpoint import Checkpoint, Opener
 from ..modeling.saved.model_folder import save_tokenizer

@@ -34,7 +34,7 @@ from ..training.learning import Parts
 from ..training.recipe import EMA, MEAN, StageRecipe, TrainingRecipe
 from ..training.stages import TrainingData, prepare_data
 from .model import FirstModel, first_model
-from .objectives.base_recipe import BaseObjectiveRecipe
+from .objectives.recipes import BaseObjectiveRecipe
 from .recipe import CorpusRecipe, PretrainingRecipe, TokenizerRecipe, listed
 from .text import (
     ReadText,

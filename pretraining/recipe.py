@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ..data.files.paths import named_path
+from ..configs.named_files import named_path
 from ..training.recipe import TrainingRecipe
 from .objectives.recipes import ObjectiveRecipe
 

@@ -21,7 +21,7 @@ from ..training.learning import Session, learn
 from ..training.recipe import TrainingRecipe
 from ..training.run_folder import MODEL, Run, running
 from ..training.stages import TrainingData, epochs_of, warn_of_unfilled_steps
-from ..training.start import device_in_words, tell_start, waiting_for
+from ..training.tracking import device_in_words, tell_start, waiting_for
 from .finished import keep_models
 from .output import run_folder
 from .prepared import Inputs, Prepared, find_inputs, prepare
@@ -84,7 +84,7 @@ def begin(run: Run, inputs: Inputs, parts: Prepared, session: Session) -> None:
 
 
 def start_lines(inputs: Inputs, parts: Prepared, accelerator: Accelerator) -> dict[str, str]:
-    """Return the lines of the block that a run begins with (`training/start.py`) by their names."""
+    """Return the lines of the block that a run begins with (`training/tracking.py`) by their names."""
     data, vocab_size = parts.data, len(parts.tokenizer)
     parameters = counted(sum(weights.numel() for weights in parts.model.parameters()), "parameter")
     lengths = data.stages[-1].steps.plan(0)[0].lengths

@@ -27,12 +27,12 @@ from ..data.documents import EMBEDDED, Documents, FileDocuments, MixedDocuments,
 from ..data.files.compressed_files import ending
 from ..data.files.reading import TEXT_LINES
 from ..data.held_out_documents import PartOfDocuments, warn_of_shared_documents
+from ..data.identities import keep_texts, warn_of_copies
 from ..data.prepared import PreparedDocuments, manifest_of, open_source
 from ..data.steps.examples import Examples, ExampleSource, LeftOut, left_out_of, tell_of_left_out
 from ..data.steps.objective import Objective
 from ..data.steps.weighting import WeightedSource
 from ..data.steps.windows import WindowedSource, windows_of
-from ..data.texts_read import keep_texts, warn_of_copies
 from ..data.tokenizers.special_tokens import (
     UNKNOWN,
     control_tokens,
@@ -47,7 +47,7 @@ from ..training.checkpoints.checkpoint import CHECKPOINTS, latest
 from ..training.evaluation import HeldOut
 from ..training.run_folder import TEXTS
 from ..training.stages import Stage, epochs_of
-from .objectives.base_recipe import BaseObjectiveRecipe, Corpus, ObjectiveContext
+from .objectives.recipes import BaseObjectiveRecipe, Corpus, ObjectiveContext
 from .recipe import CorpusRecipe, texts_of
 
 Split = Literal["train", "validation"]

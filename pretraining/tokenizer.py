@@ -15,14 +15,14 @@ from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from ..data.cache import cache_folder, made_once, name_of
 from ..data.documents import Documents, require_unchanged
-from ..data.texts_read import contents_of
+from ..data.identities import contents_of
 from ..data.tokenizers.tokenizer import fit_frame, load_tokenizer, train_tokenizer
 from ..modeling.saved.length import most_positions
 from ..modeling.saved.model_folder import keep_option, save_tokenizer
 from ..training.checkpoints.checkpoint import CHECKPOINTS, latest
 from ..training.run_folder import Run
 from .model import FirstModel
-from .objectives.base_recipe import BaseObjectiveRecipe
+from .objectives.recipes import BaseObjectiveRecipe
 from .output import TOKENIZER
 from .recipe import TokenizerRecipe
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from .configs.messages import first_line
 from .configs.model_paths import CONFIG, RUNS, read_task, require_folder, unknown_model
+from .configs.named_files import named_path
 from .configs.recipe import load_preset, read_overrides, read_recipe, split_overrides, wrong_member
 from .configs.schema import Schema, no_field, schema_of, shipped
 from .data.files.locks import lock_of
-from .data.files.paths import named_path
 from .kinds import Kind, command_of, kind_of, other_kind, recipe_of, wrong_kind
 from .training.ownership import require_unused
 

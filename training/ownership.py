@@ -14,7 +14,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 from ..data.files.atomic_writes import delete_folder, replace_text
-from .checkpoints.manifest import UNREADABLE
 
 OWN = ".tercet.json"
 """Name of the mark."""
@@ -34,7 +33,7 @@ def is_ours(folder: Path) -> bool:
 
 def earlier_models(folder: Path) -> dict[str, str]:
     """Read the hashes of the models that the run in a folder began with, as far as it kept them."""
-    with suppress(*UNREADABLE):
+    with suppress(OSError, ValueError, LookupError, TypeError):
         return dict(json.loads((folder / OWN).read_text(encoding="utf-8"))["models"])
     return {}
 

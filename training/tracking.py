@@ -1,4 +1,12 @@
-"""What a run tells of itself while it runs: a progress bar or plain lines, a log, and accelerate's trackers.
+"""What a run tells of itself: a block before its first step, lines or a progress bar, a log, and trackers.
+
+    model        decoder-tiny: 1,970,880 parameters, vocabulary of 4,096 tokens
+    text         2,905,153 tokens in 27,215 examples
+    steps        500 of at most 2,048 tokens: 0.35 epochs
+    device       cpu (AVX512), 2 threads, bf16 (AMX)
+    time         is known after the first steps
+
+How long the run will take is measured on its first steps, which no peak and no share of it can tell as well.
 
 `log.jsonl` holds one JSON object per line: a record of every `log_every`-th step (means over the finite steps
 since the one before it) and of every evaluation (its scores, under `evaluation/`). Time counts steps alone:
@@ -10,25 +18,31 @@ A full disk does not end a run for the sake of its log: records wait in memory u
 import json
 import math
 import os
-import resource
 import secrets
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import torch
 from accelerate import Accelerator
 from tqdm import tqdm
 
+from ..configs.messages import counted
 from ..data.files.atomic_writes import WriteError, explaining_a_full_disk, flush, replace_text
-from .devices.utilization import Utilization, measure_peak, wait_for
+from .devices.environment import device_name
+from .devices.precision import precision_in_words
+from .devices.utilization import Utilization, measure_peak, peak_memory, wait_for
 from .evaluation import TARGETS, without_targets
 from .loop import Metrics, Progress, Training
+
+PATIENCE = 1.0
+"""Seconds of silence before it is said what a run waits for."""
 
 STEPS, EVALUATIONS = 8, 4
 """Lines about steps and about evaluations."""
@@ -39,6 +53,36 @@ TIMED = 3
 
 LEAST_EXPECTED = 10.0
 """Seconds that are worth being told beforehand."""
+
+
+@contextmanager
+def waiting_for(what: str) -> Iterator[None]:
+    """Say what a run waits for, as a context, if that takes longer than `PATIENCE`."""
+    timer = Timer(PATIENCE, print, [f"waiting for {what}"], {"file": sys.stderr, "flush": True})
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def tell_start(lines: Mapping[str, str]) -> None:
+    print(as_block(lines), file=sys.stderr, flush=True)
+
+
+def as_block(lines: Mapping[str, str]) -> str:
+    return "\n".join(f"{name:<10} {line}" for name, line in lines.items())
+
+
+def device_in_words(device: torch.device, precision: str, num_processes: int = 1) -> str:
+    """Say what a run computes on, in which format, and why in that."""
+    told = [device_name(device)]
+    if device.type == "cpu":
+        told.append(counted(torch.get_num_threads(), "thread"))
+    if num_processes > 1:
+        told.append(f"{num_processes} processes")
+    return ", ".join([*told, precision_in_words(precision, device)])
 
 
 class SparseLines:
@@ -290,20 +334,6 @@ def rewind(path: Path, step: int) -> None:
     if path.exists():
         kept = [record for record in read_log(path) if record["step"] <= step]
         replace_text(path, "".join(json.dumps(record) + "\n" for record in kept))
-
-
-def peak_memory(device: torch.device) -> float:
-    """Return the most memory in use so far, in MiB: a GPU's tensors, or the process's resident pages."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device) / 2**20
-    status = Path("/proc/self/status")
-    if (
-        status.exists()
-    ):  # what `getrusage` says there begins with the peak of the process that started this one
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
-        return int(line.split()[1]) / 2**10
-    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB elsewhere
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
 
 
 def as_json(data: Any) -> Any:

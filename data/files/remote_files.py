@@ -23,21 +23,12 @@ import numpy as np
 
 from ...configs.messages import first_line
 from ..cache import ANOTHER_CACHE, PARTIAL
+from ..corpus import mapped
 from .atomic_writes import NOT_WRITTEN, explaining_a_full_disk
 
-PROTOCOL = "://"
 AT_ONCE = 2**22
 ABANDONED = 3600.0
 """Seconds after which what nobody has written to is no copy under way."""
-
-
-def is_remote(name: str) -> bool:
-    """Return whether a name has a protocol in front, such as s3://.
-
-    >>> is_remote("s3://bucket/corpus/manifest.json"), is_remote("corpus/manifest.json")
-    (True, False)
-    """
-    return PROTOCOL in name
 
 
 @contextmanager
@@ -142,12 +133,3 @@ def _copied(name: str, target: Path) -> str:
             found.update(portion)
             file.write(portion)
     return found.hexdigest()
-
-
-def mapped(path: Path, kind: np.dtype) -> np.ndarray:
-    """Map an array's file into memory."""
-    if path.stat().st_size == 0:  # an empty file cannot be mapped
-        return np.empty(0, kind)
-    return np.asarray(
-        np.memmap(path, dtype=kind, mode="r")
-    )  # a plain view: each of a memmap's slices is slow

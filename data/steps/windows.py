@@ -19,7 +19,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from .examples import Examples, ExampleSource
-from .hashing import splitmix
 from .weighting import WeightedExamples, WeightedSource
 
 ROUNDS = 6
@@ -87,3 +86,12 @@ def permuted(numbers: np.ndarray, size: int, seed: Sequence[int]) -> np.ndarray:
         found[outside] = (left << bits) | right
         outside = found >= size
     return found.astype(np.int64)
+
+
+def splitmix(states: np.ndarray) -> np.ndarray:
+    """Hash 64-bit states: SplitMix64's output, variant 13 of Stafford's mixers."""
+    mixed = states ^ (states >> np.uint64(30))
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    mixed ^= mixed >> np.uint64(27)
+    mixed *= np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))

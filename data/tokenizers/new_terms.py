@@ -28,8 +28,8 @@ from tokenizers import AddedToken, Tokenizer
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from ...configs.messages import LONGEST, shortened
+from ...configs.named_files import named_path
 from ...modeling.saved.model_folder import keep_option
-from ..files.paths import named_path
 
 BEFORE = "a "
 """A word that stands before a term, whatever it is."""

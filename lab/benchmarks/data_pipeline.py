@@ -36,11 +36,10 @@ from tercet.data.steps.batches import Step, StepDataset, endless_steps
 from tercet.data.steps.examples import Examples
 from tercet.data.steps.workers import DataCursor
 from tercet.data.tokenizers.special_tokens import is_special
-from tercet.pretraining.objectives.base_recipe import Corpus, ObjectiveContext
 from tercet.pretraining.objectives.causal_language_modeling import CausalLanguageModelingRecipe
 from tercet.pretraining.objectives.masked_language_modeling import MaskedLanguageModelingRecipe
 from tercet.pretraining.objectives.masked_pairs import NextSentenceRecipe
-from tercet.pretraining.objectives.recipes import SingleObjectiveRecipe
+from tercet.pretraining.objectives.recipes import Corpus, ObjectiveContext, SingleObjectiveRecipe
 from tercet.pretraining.objectives.translation import TranslationRecipe
 from tercet.training.devices.cpu import retain_heap
 

@@ -45,8 +45,7 @@ from tercet.configs.messages import quietly
 from tercet.configs.recipe import parse_recipe
 from tercet.data.files.rows import read_file
 from tercet.finetune.recipe import FineTuningRecipe
-from tercet.finetune.tasks.task import Task
-from tercet.finetune.tasks.tasks import build_task
+from tercet.finetune.tasks.task import Task, build_task
 from tercet.training.devices.cpu import retain_heap
 from tercet.training.devices.precision import fast_bfloat16
 from tercet.training.metrics.spans import span_scores

@@ -26,8 +26,7 @@ import torch
 from tercet.training.devices import compiling
 from tercet.training.devices.cpu import retain_heap
 from tercet.training.devices.precision import fast_bfloat16, fastest_float32_products
-from tercet.training.devices.utilization import measure_peak, wait_for
-from tercet.training.tracking import peak_memory
+from tercet.training.devices.utilization import measure_peak, peak_memory, wait_for
 
 from .sides import Pass, Side
 

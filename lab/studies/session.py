@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
+from tercet.configs.named_files import named_path
 from tercet.data.files.atomic_writes import replace_text
 from tercet.data.files.locks import made
-from tercet.data.files.paths import named_path
 
 from .study import Study, all_studies, find_study, require_switch
 

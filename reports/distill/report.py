@@ -11,7 +11,7 @@ from typing import Any
 
 from ...configs.recipe import load_recipe
 from ...data.files.atomic_writes import replace_text
-from ...data.texts_read import keep_texts
+from ...data.identities import keep_texts
 from ...distill.output import COMPARISON, GENERAL, RANDOM, STUDENT, TASK, TEACHER, WITHOUT_TEACHER
 from ...distill.recipe import DistillationRecipe
 from ...distill.steps import Prepared, prepare

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from ...data.files.reading import naming_keys
-from ...data.texts_read import keep_texts
+from ...data.identities import keep_texts
 from ...data.tokenizers.special_tokens import UNKNOWN
 from ...finetune.evaluation import Evaluation, evaluate_rows
 from ...finetune.facts import unknown_in
@@ -25,8 +25,7 @@ from ...finetune.output import seed_folder
 from ...finetune.prepared import Prepared, Results
 from ...finetune.splits import Split, encode_splits, encoder_of, identify, read_splits, remember_words
 from ...finetune.tasks.library_metrics import is_own, load_metrics
-from ...finetune.tasks.task import Prediction, Predictions, Task
-from ...finetune.tasks.tasks import load_task
+from ...finetune.tasks.task import Prediction, Predictions, Task, load_task
 from ...training.devices.precision import choose_precision, join_processes, products_in
 from ...training.metrics.bootstrap import bootstrap_scores, deviation, percentile_interval
 from ...training.run_folder import SCORES, TEXTS

@@ -23,10 +23,10 @@ from ... import modeling
 from ...configs.messages import counted, quietly
 from ...configs.recipe import load_recipe
 from ...data.files.atomic_writes import replace_text
+from ...data.identities import keep_texts
 from ...data.steps.batches import StepDataset, one_pass
 from ...data.steps.examples import ExampleSource, LeftOut
 from ...data.steps.objective import Objective
-from ...data.texts_read import keep_texts
 from ...data.tokenizers.special_tokens import lost_by_normalizing
 from ...data.tokenizers.tokenizer import load_tokenizer
 from ...modeling.registry import models_of

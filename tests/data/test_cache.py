@@ -12,8 +12,8 @@ import pytest
 
 from tercet.data import cache
 from tercet.data.cache import cache_folder, made_once
-from tercet.data.digests import identify_file
 from tercet.data.files.atomic_writes import WriteError
+from tercet.data.identities import identify_file
 from tercet.training.run_folder import writing
 
 

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerFast
 from tercet.configs.recipe import parse_recipe
 from tercet.data.steps.batches import StepDataset
 from tercet.data.tokenizers.tokenizer import ANGLES, KINDS, train_tokenizer
-from tercet.finetune.examples import LabelledExamples
+from tercet.finetune.encoding import LabelledExamples
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.splits import SplitRows, find_task, read_splits
 from tercet.finetune.tasks.task import Task

@@ -9,7 +9,7 @@ import torch
 from accelerate.utils import patch_environment
 
 from tercet.configs.recipe import parse_recipe
-from tercet.pretraining.objectives.base_recipe import ObjectiveContext
+from tercet.pretraining.objectives.recipes import ObjectiveContext
 from tercet.training.devices.precision import build_accelerator
 from tercet.training.recipe import TrainingRecipe
 

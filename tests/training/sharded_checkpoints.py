@@ -13,12 +13,12 @@ from torch.distributed.tensor import DTensor
 from tercet.data.files.atomic_writes import WriteError
 from tercet.training.checkpoints.checkpoint import (
     checkpoints,
+    find_damage,
     load_checkpoint,
     save_checkpoint,
     take_snapshot,
 )
 from tercet.training.checkpoints.checkpoint_writer import CheckpointWriter
-from tercet.training.checkpoints.manifest import find_damage
 from tercet.training.devices.precision import build_accelerator
 from tercet.training.devices.sharding import each_once, prepare_model, whole
 from tercet.training.loop import Training

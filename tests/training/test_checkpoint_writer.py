@@ -6,9 +6,8 @@ import threading
 import pytest
 
 from tercet.data.files.atomic_writes import WriteError
-from tercet.training.checkpoints.checkpoint import CHECKPOINTS, Snapshot, checkpoints, read_state
+from tercet.training.checkpoints.checkpoint import CHECKPOINTS, Snapshot, checkpoints, find_damage, read_state
 from tercet.training.checkpoints.checkpoint_writer import CheckpointWriter
-from tercet.training.checkpoints.manifest import find_damage
 
 from ..logs import timeless
 from ..saved_weights import moments_in, require_same, require_same_models

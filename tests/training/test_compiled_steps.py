@@ -5,7 +5,7 @@ import torch
 from torch._dynamo.utils import counters
 
 from tercet.modeling.attention import kernels
-from tercet.pretraining.objectives.base_recipe import ObjectiveContext
+from tercet.pretraining.objectives.recipes import ObjectiveContext
 from tercet.training.devices import compiling
 from tercet.training.devices.compiling import CompiledBlocks
 

@@ -15,8 +15,13 @@ import pytest
 import safetensors.torch
 
 from tercet.data.files.atomic_writes import WriteError
-from tercet.training.checkpoints.checkpoint import CHECKPOINTS, checkpoints, latest, save_checkpoint
-from tercet.training.checkpoints.manifest import find_damage
+from tercet.training.checkpoints.checkpoint import (
+    CHECKPOINTS,
+    checkpoints,
+    find_damage,
+    latest,
+    save_checkpoint,
+)
 from tercet.training.tracking import LOG
 
 from ..logs import timeless

@@ -5,7 +5,7 @@ import torch
 from accelerate import Accelerator
 from torch._dynamo.utils import counters
 
-from tercet.pretraining.objectives.base_recipe import ObjectiveContext
+from tercet.pretraining.objectives.recipes import ObjectiveContext
 from tercet.training.devices import compiling
 from tercet.training.devices.compiling import CompiledBlocks
 from tercet.training.devices.gradient_checkpointing import enable_gradient_checkpointing

@@ -11,8 +11,13 @@ import safetensors.torch
 from safetensors.torch import load_file
 
 from tercet.data.steps.packing import slice_sequences
-from tercet.training.checkpoints.checkpoint import CHECKPOINTS, checkpoints, latest, load_checkpoint
-from tercet.training.checkpoints.manifest import find_damage
+from tercet.training.checkpoints.checkpoint import (
+    CHECKPOINTS,
+    checkpoints,
+    find_damage,
+    latest,
+    load_checkpoint,
+)
 from tercet.training.tracking import LOG, read_log
 
 TOO_MANY = 3

@@ -7,8 +7,7 @@ import signal
 import time
 from contextlib import suppress
 
-from tercet.training.checkpoints.checkpoint import CHECKPOINTS, checkpoints, latest, read_state
-from tercet.training.checkpoints.manifest import find_damage
+from tercet.training.checkpoints.checkpoint import CHECKPOINTS, checkpoints, find_damage, latest, read_state
 
 from ..logs import timeless
 from ..saved_weights import moments_in, require_same, require_same_models

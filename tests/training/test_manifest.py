@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tercet.training.checkpoints.manifest import MANIFEST, find_damage, write_manifest
+from tercet.training.checkpoints.checkpoint import MANIFEST, find_damage, write_manifest
 
 
 @pytest.fixture

@@ -5,8 +5,13 @@ import shutil
 import pytest
 from accelerate import Accelerator
 
-from tercet.training.checkpoints.checkpoint import checkpoints, load_checkpoint, prune, save_checkpoint
-from tercet.training.checkpoints.manifest import find_damage
+from tercet.training.checkpoints.checkpoint import (
+    checkpoints,
+    find_damage,
+    load_checkpoint,
+    prune,
+    save_checkpoint,
+)
 from tercet.training.checkpoints.recovery import DamagedCheckpointError, newest_whole
 
 FILES = ["manifest.json", "model.safetensors", "optimizer.pt", "random-0.pt", "state.json", "window-0.pt"]

@@ -9,8 +9,7 @@ import pytest
 from torch.utils.data import _utils
 
 from tercet.training.checkpoints import checkpoint
-from tercet.training.checkpoints.checkpoint import CHECKPOINTS, checkpoints, read_state
-from tercet.training.checkpoints.manifest import find_damage
+from tercet.training.checkpoints.checkpoint import CHECKPOINTS, checkpoints, find_damage, read_state
 from tercet.training.evaluation import HeldOut
 from tercet.training.optimizers.schedules import build_schedule
 

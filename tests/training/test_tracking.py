@@ -9,8 +9,8 @@ import torch
 from accelerate import Accelerator
 
 from tercet.training.devices.precision import build_accelerator
-from tercet.training.devices.utilization import Utilization
-from tercet.training.tracking import LOG, Tracker, peak_memory, read_log, rewind
+from tercet.training.devices.utilization import Utilization, peak_memory
+from tercet.training.tracking import LOG, Tracker, read_log, rewind
 
 
 @pytest.fixture

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from tercet.data.steps.batches import StepDataset
-from tercet.data.steps.hashing import splitmix
 from tercet.data.steps.step_planning import share
-from tercet.data.steps.windows import WindowedSource, permuted
+from tercet.data.steps.windows import WindowedSource, permuted, splitmix
 
 from .conftest import ToyObjective, ToySource
 

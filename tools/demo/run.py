@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...configs.messages import quietly
+from ...configs.named_files import named_path
 from ...configs.recipe import load_recipe
 from ...data.cache import cache_folder
 from ...data.embedded_corpus import SPLITS, read_documentation
-from ...data.files.paths import named_path
 from ...distill.recipe import DistillationRecipe
 from ...distill.run import distill
 from ...fewshot.recipe import FewShotRecipe

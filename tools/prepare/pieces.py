@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
+from ...configs.named_files import is_remote, named_path
 from ...data.cache import cache_folder
 from ...data.documents import EMBEDDED, find_files, is_hidden, is_text, require_apart, require_texts
 from ...data.embedded_corpus import documentation_file
 from ...data.files.compressed_files import MARKS, ending
-from ...data.files.paths import named_path
 from ...data.files.reading import KNOWN_ENDINGS, READERS
-from ...data.files.remote_files import is_remote, reaching
+from ...data.files.remote_files import reaching
 
 BOM = b"\xef\xbb\xbf"
 CUT_AT_BLANK = (".txt", ".text")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
+from ...configs.named_files import named_path
 from ...configs.recipe import recipe_data
-from ...data.files.paths import named_path
 
 if TYPE_CHECKING:
     from datatrove.executor.base import PipelineExecutor

@@ -24,13 +24,12 @@ from datatrove.pipeline.base import PipelineStep
 from datatrove.pipeline.readers.base import BaseDiskReader
 
 from ...configs.documents import write_document
+from ...configs.named_files import is_remote
 from ...configs.recipe import recipe_data
 from ...data.cache import cache_folder
-from ...data.digests import identify_file
 from ...data.files.locks import occupied
-from ...data.files.remote_files import is_remote
+from ...data.identities import identify_file, warn_of_copies
 from ...data.prepared import INDEX, MANIFEST, PLAN, SHARDS, TOKENIZER, Manifest
-from ...data.texts_read import warn_of_copies
 from ...data.tokenizers.special_tokens import control_tokens, ends_read_as_text
 from ...data.tokenizers.tokenization import digest_of, num_ids, text_backend
 from ...data.tokenizers.tokenizer import load_tokenizer, saved_files

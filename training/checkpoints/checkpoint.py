@@ -35,6 +35,7 @@ from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from ...configs.by_kind import ByKind
+from ...configs.hashes import hash_of
 from ...data.files.atomic_writes import (
     delete_folder,
     explaining_a_full_disk,
@@ -49,7 +50,12 @@ from ..loop import Training
 from ..optimizers.optimizers import constants_of, give_back
 from ..tracking import as_json
 from .final_weights import FILES, LAST, MEAN
-from .manifest import MANIFEST, UNREADABLE, find_damage, write_manifest
+
+MANIFEST = "manifest.json"
+"""It describes all other files of its folder, and is written last: a folder without it was never finished."""
+
+UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError)
+"""What is raised where a damaged JSON file is read, or has another shape than was written."""
 
 
 def random_state(device: torch.device) -> dict[str, Any]:
@@ -365,3 +371,39 @@ def _write(path: Path, state: Any) -> None:
 
 def _read(path: Path) -> Any:
     return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def write_manifest(folder: Path) -> None:
+    """Describe the files of a folder, and of the folders in it, in its manifest."""
+    files = {
+        path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": hash_of(path)}
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+    (folder / MANIFEST).write_text(json.dumps({"files": files}, indent=2) + "\n", encoding="utf-8")
+
+
+def find_damage(folder: Path, *, contents: bool = True) -> str | None:
+    """Describe what is wrong with a folder that has, or should have, a manifest; `None` if it is whole.
+
+    Without `contents`, sizes alone are compared, in no time.
+    """
+    try:
+        files = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
+        expected = {name: (file["bytes"], file["sha256"]) for name, file in files.items()}
+    except FileNotFoundError:
+        return f"{MANIFEST} is missing, so it was never finished"
+    except UNREADABLE as error:
+        return f"{MANIFEST} cannot be read ({type(error).__name__}: {error})"
+    for name, (num_bytes, sha256) in expected.items():
+        try:
+            found = (folder / name).stat().st_size
+            if found != num_bytes:
+                return f"{name} has {found:,} bytes instead of {num_bytes:,}"
+            if contents and hash_of(folder / name) != sha256:
+                return f"{name} has changed since it was written"
+        except FileNotFoundError:
+            return f"{name} is missing"
+        except (OSError, ValueError) as error:
+            return f"{name} cannot be read ({error})"
+    return None

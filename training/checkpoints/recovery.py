@@ -11,8 +11,16 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 
 from ..devices.environment import flat
-from .checkpoint import checkpoints, delete_unfinished, latest, named_as_steps, read_state, was_due
-from .manifest import UNREADABLE, find_damage
+from .checkpoint import (
+    UNREADABLE,
+    checkpoints,
+    delete_unfinished,
+    find_damage,
+    latest,
+    named_as_steps,
+    read_state,
+    was_due,
+)
 
 DAMAGED = "damaged-"
 """Stands before the name of a checkpoint that was set aside."""

@@ -1,21 +1,28 @@
-"""How much of a machine's peak the model reaches (model FLOPs utilization; Chowdhery et al., 2022, section
-4.1).
+"""How much of a machine a run uses: its memory, and what share of its peak speed.
+
+The share is the model FLOPs utilization of Chowdhery et al., 2022, section 4.1.
 
 A token takes 6 operations for each weight that it is multiplied with, forward and backward, and in each layer
 of attention 12 for each key and channel (appendix B there), whatever the pattern. The vocabulary is
 multiplied with targets only. What layers compute again does not count, nor what a teacher computes.
 """
 
+import resource
+import sys
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from ...data.steps.batches import Step
 from ...data.steps.objective import IGNORE, Batch
-from ..loop import Training
+
+if TYPE_CHECKING:
+    from ...data.steps.batches import Step
+    from ..loop import Training
 
 WIDTHS = {"cpu": 2048, "cuda": 8192}
 """Rows and columns of the product whose speed is taken for the peak."""
@@ -50,7 +57,7 @@ class Utilization:
         )
 
 
-def measure_utilization(training: Training, step: Step, peak_flops: float | None = None) -> Utilization:
+def measure_utilization(training: "Training", step: "Step", peak_flops: float | None = None) -> Utilization:
     """Find what a model's speed has to be compared with: its operations per token, and the machine's peak.
 
     Args:
@@ -64,7 +71,7 @@ def measure_utilization(training: Training, step: Step, peak_flops: float | None
     return Utilization(progress.flops_per_token, peak_flops)
 
 
-def count_flops_per_token(model: nn.Module, step: Step) -> float:
+def count_flops_per_token(model: nn.Module, step: "Step") -> float:
     """Count the operations of a token, forward and backward: 6 N + 12 L C T, over all batches of a step.
 
     N are the weights of products, L C the channels of all layers of attention, T a sequence's length. Where
@@ -128,3 +135,17 @@ def wait_for(device: torch.device) -> None:
     """Wait until a GPU has finished its queue."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+
+
+def peak_memory(device: torch.device) -> float:
+    """Return the most memory in use so far, in MiB: a GPU's tensors, or the process's resident pages."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
+    status = Path("/proc/self/status")
+    if (
+        status.exists()
+    ):  # what `getrusage` says there begins with the peak of the process that started this one
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) / 2**10
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB elsewhere
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20

@@ -5,7 +5,6 @@ import torch
 from tercet.pretraining.objectives.masked_language_modeling import MaskedLanguageModeling
 from tercet.pretraining.objectives.masked_pairs import MaskedLanguageModelingWithPairs
 from tercet.pretraining.objectives.masking import Corruption, DynamicMasking
-from tercet.pretraining.objectives.recipes import ObjectiveContext
 from tercet.pretraining.objectives.sentence_pairs import NextSentencePairs
 
 from ...corpora import make_corpus

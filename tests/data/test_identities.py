@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from tercet.data.digests import identify_file
+from tercet.data.identities import identify_file
 
 TEXT = b"Some text.\n"
 KNOWN = {"name": "part.txt", "bytes": len(TEXT), "sha256": hashlib.sha256(TEXT).hexdigest()}
