@@ -117,18 +117,14 @@ def test_the_keys_of_a_union_are_those_of_the_chosen_kind(write, override, answe
         ("training.steps=1.5", "training.steps = 1.5: must be a valid integer"),
         ("training.steps=0", "training.steps = 0: must be greater than 0"),
         ('training.steps="100"', 'training.steps = "100": must be a valid integer'),
-        (
-            "training.precision=fp12",
-            "training.precision = \"fp12\": must be 'auto', 'fp32', 'bf16' or 'fp16'",
-        ),
+        ("training.precision=fp12",
+         "training.precision = \"fp12\": must be 'auto', 'fp32', 'bf16' or 'fp16'"),
         ("corpus.train=3", "corpus.train = 3: must be a valid string or must be a valid array"),
         ("training.optimizer=adamw", 'training.optimizer = "adamw": must be keys with values'),
         ("training.steps", "override 'training.steps': write key=value, as in training.steps=100"),
         ("training.steps.a=1", "override 'training.steps.a=1': steps is 7 and has no keys; set steps itself"),
-        (
-            "training.steps=[1",
-            "override 'training.steps=[1': expected ',' or ']', but got '<stream end>' (line 1, column 3)",
-        ),
+        ("training.steps=[1",
+         "override 'training.steps=[1': expected ',' or ']', but got '<stream end>' (line 1, column 3)"),
         *(  # as in Hydra (issue 2705), a shell's quotes keep nothing of it
             (
                 f"output={value}",
@@ -138,7 +134,7 @@ def test_the_keys_of_a_union_are_those_of_the_chosen_kind(write, override, answe
             for value in ("runs/books #2", "#2", "[a, b] #2")
         ),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_key_or_value_is_answered_with_what_is_expected(write, override, answer):
     assert refusal(write("training: {steps: 7}\n"), override) == answer
 
@@ -159,17 +155,13 @@ def test_a_wrong_key_or_value_is_answered_with_what_is_expected(write, override,
         ("a: b\0", "the character U+0000 cannot stand in YAML (position 4)"),
         ('output: "a\\0b"', "'a\\x00b' has a NUL character (line 1)"),
         ('output: "\\ud800"', r"'\ud800' has half of a character (line 1)"),
-        (
-            "training: {steps: 7, max_grad_norm: .inf}",
-            "training.max_grad_norm = Infinity: must be a finite number",
-        ),
-        (
-            "training: {steps: 1" + "0" * 30 + "}",
-            "training.steps = 1000000000000000000000000000000: must be a finite",
-        ),
+        ("training: {steps: 7, max_grad_norm: .inf}",
+         "training.max_grad_norm = Infinity: must be a finite number"),
+        ("training: {steps: 1" + "0" * 30 + "}",
+         "training.steps = 1000000000000000000000000000000: must be a finite"),
         ('"a\\nb": 1', '"a\\nb" = 1: unknown key; the recipe has training, corpus, objective, output'),
     ],
-)
+)  # fmt: skip
 def test_what_no_recipe_can_mean_is_refused(write, text, answer):
     assert refusal(write(text)).startswith(answer)
 

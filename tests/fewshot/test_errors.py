@@ -27,58 +27,34 @@ TASK = {"kind": "multiple_choice", "context": "{{ question }}", "choices": "choi
 COMPLETION = {"kind": "completion", "context": "{{ question }}", "answer": "{{ choices[0] }}"}
 
 WRONG = {
-    "shots beyond the split": (
-        {"prompting": {"num_fewshot": [0, 8]}},
-        r"prompting.num_fewshot is 8, but .*rows.jsonl has 2 rows, one of which is the query: ask for fewer",
-    ),
-    "missing column": (
-        {"task": TASK | {"context": "{{ questoin }}"}},
-        r"task.context names 'questoin', which .*rows.jsonl has no column for; did you mean question\?",
-    ),
-    "empty choice": (
-        {"rows": [*ROWS, {"question": "the fish", "choices": ["yes", " "], "gold": 0}]},
-        r"rows.jsonl, row 3: task.choices gives the empty answer ' ' \(number 1\): fill it in",
-    ),
-    "long answer": (
-        {"task": COMPLETION | {"answer": "{{ 'cat ' * (300 if gold else 1) }}"}},
-        r"row 2: an answer of \d+ tokens is longer than the maximum .*decoder \(192 tokens\): shorten it",
-    ),
-    "long suffix": (
-        {"models": ["encoder"], "task": TASK | {"suffix": " cat" * 300}},
-        r"an answer of \d tokens with \d+ behind it is longer than the maximum .*: shorten the suffix",
-    ),
-    "answer that is none": (
-        {"rows": [ROWS[0] | {"gold": 2}]},
-        r"row 1: task.target gives 2, which is none of yes, no: correct it",
-    ),
-    "no template": (
-        {"task": TASK | {"context": "{{ question"}},
-        r"task.context = .* is not a valid template",
-    ),
+    "shots beyond the split": ({"prompting": {"num_fewshot": [0, 8]}},
+        r"prompting.num_fewshot is 8, but .*rows.jsonl has 2 rows, one of which is the query: ask for fewer"),
+    "missing column": ({"task": TASK | {"context": "{{ questoin }}"}},
+        r"task.context names 'questoin', which .*rows.jsonl has no column for; did you mean question\?"),
+    "empty choice": ({"rows": [*ROWS, {"question": "the fish", "choices": ["yes", " "], "gold": 0}]},
+        r"rows.jsonl, row 3: task.choices gives the empty answer ' ' \(number 1\): fill it in"),
+    "long answer": ({"task": COMPLETION | {"answer": "{{ 'cat ' * (300 if gold else 1) }}"}},
+        r"row 2: an answer of \d+ tokens is longer than the maximum .*decoder \(192 tokens\): shorten it"),
+    "long suffix": ({"models": ["encoder"], "task": TASK | {"suffix": " cat" * 300}},
+        r"an answer of \d tokens with \d+ behind it is longer than the maximum .*: shorten the suffix"),
+    "answer that is none": ({"rows": [ROWS[0] | {"gold": 2}]},
+        r"row 1: task.target gives 2, which is none of yes, no: correct it"),
+    "no template": ({"task": TASK | {"context": "{{ question"}},
+        r"task.context = .* is not a valid template"),
     "no value": (
         {"rows": [ROWS[0] | {"question": {"a": 1}}], "task": TASK | {"context": "{{ question.b.c }}"}},
         r"row 1: task.context = .* cannot be rendered",
     ),
-    "null in a text": (
-        {"rows": [ROWS[0] | {"question": None}]},
-        r"row 1: task.context = .* cannot be rendered \(a value is null\): correct the row, or the template",
-    ),
-    "null among choices": (
-        {"rows": [ROWS[0] | {"choices": ["yes", None]}]},
-        r"row 1: task.choices gives the empty answer None \(number 1\): fill it in",
-    ),
-    "right answer that is null": (
-        {"rows": [*ROWS, ROWS[0] | {"gold": None}]},
-        r"rows.jsonl, row 3: task.target gives None: give the correct answer, or exclude the row",
-    ),
-    "right answer that is NaN": (
-        {"rows": [*ROWS, ROWS[0] | {"gold": float("nan")}]},
-        r"rows.jsonl, row 3: task.target gives nan: give the correct answer, or exclude the row",
-    ),
-    "right answer that is missing": (
-        {"rows": [*ROWS, {"question": "the fish", "choices": ["yes", "no"]}]},
-        r"rows.jsonl, row 3: task.target = 'gold' cannot be rendered \('gold' is undefined\): correct",
-    ),
+    "null in a text": ({"rows": [ROWS[0] | {"question": None}]},
+        r"row 1: task.context = .* cannot be rendered \(a value is null\): correct the row, or the template"),
+    "null among choices": ({"rows": [ROWS[0] | {"choices": ["yes", None]}]},
+        r"row 1: task.choices gives the empty answer None \(number 1\): fill it in"),
+    "right answer that is null": ({"rows": [*ROWS, ROWS[0] | {"gold": None}]},
+        r"rows.jsonl, row 3: task.target gives None: give the correct answer, or exclude the row"),
+    "right answer that is NaN": ({"rows": [*ROWS, ROWS[0] | {"gold": float("nan")}]},
+        r"rows.jsonl, row 3: task.target gives nan: give the correct answer, or exclude the row"),
+    "right answer that is missing": ({"rows": [*ROWS, {"question": "the fish", "choices": ["yes", "no"]}]},
+        r"rows.jsonl, row 3: task.target = 'gold' cannot be rendered \('gold' is undefined\): correct"),
     "condition on what is missing": (
         {"rows": [*ROWS, {"question": "the fish", "choices": ["yes", "no"]}], "data": {"where": "gold"}},
         r"rows.jsonl, row 3: data.where = 'gold' cannot be rendered \('gold' is undefined\): correct",
@@ -88,30 +64,20 @@ WRONG = {
         r"rows.jsonl, row 1: data.where = 'keep' gives 'False', which is neither true nor false: "
         r"compare it with something, as in keep == 'False'",
     ),
-    "condition that is a list": (
-        {"data": {"where": "choices or 1"}},
-        r"data.where = 'choices or 1' gives \['yes', .*neither true nor false: .*as in \(choices or 1\) == ",
-    ),
-    "group that is missing": (
-        {"rows": [ROWS[0] | {"kind": 1}, ROWS[1]], "task": TASK | {"group": "kind"}},
-        r"rows.jsonl, row 2: task.group = 'kind' cannot be rendered \('kind' is undefined\): correct",
-    ),
+    "condition that is a list": ({"data": {"where": "choices or 1"}},
+        r"data.where = 'choices or 1' gives \['yes', .*neither true nor false: .*as in \(choices or 1\) == "),
+    "group that is missing": ({"rows": [ROWS[0] | {"kind": 1}, ROWS[1]], "task": TASK | {"group": "kind"}},
+        r"rows.jsonl, row 2: task.group = 'kind' cannot be rendered \('kind' is undefined\): correct"),
     "missing among choices": (
         {"rows": [ROWS[0] | {"other": "a"}, ROWS[1]], "task": TASK | {"choices": "[question, other]"}},
         r"row 2: task.choices = '\[question, other\]' cannot be rendered \('other' is undefined\): correct",
     ),
-    "NaN in a text": (
-        {"rows": [*ROWS, ROWS[0] | {"question": float("nan")}]},
-        r"rows.jsonl, row 3: task.context = .* cannot be rendered \(a value is NaN\): correct the row",
-    ),
-    "NaN among choices": (
-        {"rows": [*ROWS, ROWS[0] | {"choices": ["yes", float("nan")]}]},
-        r"rows.jsonl, row 3: task.choices gives the empty answer nan \(number 1\): fill it in",
-    ),
-    "too few to demonstrate a row": (
-        {"rows": [*ROWS, ROWS[0], ROWS[0]], "prompting": {"num_fewshot": [3]}},
-        r"rows.jsonl, row 1: prompting.num_fewshot is 3, but there are 1 different rows with",
-    ),
+    "NaN in a text": ({"rows": [*ROWS, ROWS[0] | {"question": float("nan")}]},
+        r"rows.jsonl, row 3: task.context = .* cannot be rendered \(a value is NaN\): correct the row"),
+    "NaN among choices": ({"rows": [*ROWS, ROWS[0] | {"choices": ["yes", float("nan")]}]},
+        r"rows.jsonl, row 3: task.choices gives the empty answer nan \(number 1\): fill it in"),
+    "too few to demonstrate a row": ({"rows": [*ROWS, ROWS[0], ROWS[0]], "prompting": {"num_fewshot": [3]}},
+        r"rows.jsonl, row 1: prompting.num_fewshot is 3, but there are 1 different rows with"),
     "answer without tokens": (
         {"models": ["encoder"], "rows": [*ROWS, ROWS[0] | {"choices": ["yes", "\x07"]}]},
         r"rows.jsonl, row 3: the answer ' .x07' has no tokens of its own: correct the row",
@@ -127,35 +93,26 @@ WRONG = {
         },
         r"rows.jsonl, row 1: task.continuation gives the empty answer ' ' \(number 0\): fill it in",
     ),
-    "choices that are equal": (
-        {"task": TASK | {"choices": ["yes", "no", "yes"]}},
-        r"task.choices has 'yes' more than once: give every choice a text of its own",
-    ),
+    "choices that are equal": ({"task": TASK | {"choices": ["yes", "no", "yes"]}},
+        r"task.choices has 'yes' more than once: give every choice a text of its own"),
     "one choice": ({"rows": [ROWS[0] | {"choices": ["yes"]}]}, r"not a list of 2 or more: correct the row"),
     "no rows": ({"data": {"where": "gold == 7"}}, r"has no rows of which data.where is true: name some"),
     "empty file": ({"rows": []}, r"rows.jsonl has no rows: name a file that has some"),
-    "no file": (
-        {"data": {"test": "absent.jsonl"}},
-        r".*absent.jsonl does not exist: name one that ends in",
-    ),
+    "no file": ({"data": {"test": "absent.jsonl"}}, r".*absent.jsonl does not exist: name one that ends in"),
     "no model": ({"models": []}, r"no model is named: pass --model, or set models in the recipe"),
     "shots of sentences": (
         {"task": {"kind": "perplexity", "text": "{{ question }}"}, "prompting": {"num_fewshot": [1]}},
         r"prompting.num_fewshot is \[1\], but a task of kind perplexity has no "
         r"demonstrations: set prompting.num_fewshot=\[0\]",
     ),
-    "balanced without labels": (
-        {"prompting": {"num_fewshot": [1], "balanced": True}},
-        r"only fixed choices can be balanced, so set prompting.balanced=false",
-    ),
+    "balanced without labels": ({"prompting": {"num_fewshot": [1], "balanced": True}},
+        r"only fixed choices can be balanced, so set prompting.balanced=false"),
     "cloze without a hole": (
         {"task": {"kind": "cloze", "text": "{{ question }}", "choices": ["a", "b"], "target": "gold"}},
         r"must have one blank ___",
     ),
-    "calibrated choices of rows": (
-        {"task": TASK | {"normalization": "calibrated"}},
-        r"task.normalization is calibrated, which needs a fixed list of .* or set task.normalization=none",
-    ),
+    "calibrated choices of rows": ({"task": TASK | {"normalization": "calibrated"}},
+        r"task.normalization is calibrated, which needs a fixed list of .* or set task.normalization=none"),
     "calibrated contexts": (
         {
             "task": {
@@ -176,35 +133,23 @@ WRONG = {
         {"task": TASK | {"choices": ["yes", "no"], "context": "{{ question }} {{ gold + 1 }}"}},
         r"cannot be rendered with 'N/A' in all columns, for calibration: set task.content_free",
     ),
-    "choices that may be numbers": (
-        {"task": TASK | {"choices": ["1", "0"]}},
-        r"row 1: task.target gives 0, which is the index of one choice and the text of another",
-    ),
-    "sentinel": (
-        {"models": ["seq2seq-without-sentinels"], "prompting": {"sentinel": True}},
-        r"prompting.sentinel is true, but the tokenizer has no <extra_id_0>: set prompting.sentinel=false",
-    ),
-    "encoder without a mask": (
-        {"models": ["encoder-without-mask"]},
-        r"cloze scoring with .* needs a mask, but the tokenizer has no mask_token: add one",
-    ),
+    "choices that may be numbers": ({"task": TASK | {"choices": ["1", "0"]}},
+        r"row 1: task.target gives 0, which is the index of one choice and the text of another"),
+    "sentinel": ({"models": ["seq2seq-without-sentinels"], "prompting": {"sentinel": True}},
+        r"prompting.sentinel is true, but the tokenizer has no <extra_id_0>: set prompting.sentinel=false"),
+    "encoder without a mask": ({"models": ["encoder-without-mask"]},
+        r"cloze scoring with .* needs a mask, but the tokenizer has no mask_token: add one"),
     "encoder that is to write": (
         {"models": ["encoder"], "task": COMPLETION | {"kind": "generation", "answer": None}},
         r"is an encoder, which cannot generate: use a task with choices instead",
     ),
-    "weights that are not finite": (
-        {"models": ["decoder-broken"]},
-        r"model.safetensors has weights that are not finite in 1 tensor \(model\.\S+\): the training has",
-    ),
-    "positions that begin behind no pad": (
-        {"models": ["roberta-without-pad"]},
-        r"roberta, which counts positions from its pad_token_id, but its configuration has none: set it",
-    ),
-    "head for labels": (
-        {"models": ["classifier"]},
-        r"is a TercetDecoderForSequenceClassification, which has no LM head",
-    ),
-}
+    "weights that are not finite": ({"models": ["decoder-broken"]},
+        r"model.safetensors has weights that are not finite in 1 tensor \(model\.\S+\): the training has"),
+    "positions that begin behind no pad": ({"models": ["roberta-without-pad"]},
+        r"roberta, which counts positions from its pad_token_id, but its configuration has none: set it"),
+    "head for labels": ({"models": ["classifier"]},
+        r"is a TercetDecoderForSequenceClassification, which has no LM head"),
+}  # fmt: skip
 
 
 def broken(saved, tmp_path, name):

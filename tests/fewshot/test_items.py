@@ -80,15 +80,11 @@ def test_a_right_answer_is_named_or_counted():
     [
         (1, STARS, True, "task.target gives 1, which is the index .* set task.labels"),
         (5, ["5", "6", "7"], False, "gives 5, but an integer is the index .* from 0"),
-        (
-            1,
-            ["3", "2", "1"],
-            False,
-            "gives 1, which is the index .* for the text, write task.target: .*string",
-        ),
+        (1, ["3", "2", "1"], False,
+         "gives 1, which is the index .* for the text, write task.target: .*string"),
         (2, ["yes", "no"], False, r"gives 2, which is none .*from 1, write task.target: \(TARGET\) - 1"),
     ],
-)
+)  # fmt: skip
 def test_a_right_answer_that_may_be_two_is_refused(target, choices, are_fixed, message):
     with pytest.raises(ValueError, match=message):
         place_of(target, choices, [], are_fixed=are_fixed)

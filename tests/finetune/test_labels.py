@@ -264,37 +264,24 @@ def test_labels_are_the_same_in_all_files(tmp_path):
         ([[], []], ("a", "b"), "there are no labels"),
         (["a", None], (), "row 2 has nothing in column 'label': take it out, or fill it in"),
         (["a", ""], (), "row 2 has nothing in column 'label'"),
-        (
-            [["a"], ["b", None]],
-            (),
-            "row 2 has None in column 'label', which is no label: labels are names or",
-        ),
+        ([["a"], ["b", None]], (),
+         "row 2 has None in column 'label', which is no label: labels are names or"),
         ([["a"], ["b", ""]], (), "row 2 has '' in column 'label', which is no label"),
         ([0.0, 0.5], (), "row 2 has 0.5 in column 'label', which is no label: labels are names or whole num"),
         ([0.0, float("nan")], (), "row 2 has nan in column 'label', which is no label"),
         ([0.0, float("inf")], (), "row 2 has inf in column 'label', which is no label"),
         ([{"x": 1}, {"x": 2}], (), r"row 1 has \{'x': 1\} in column 'label', which is no label"),
-        (
-            [0, 2],
-            ("no", "yes"),
-            r"column 'label' has '2', which is none of the 2 names \(no, yes\): name all in",
-        ),
-        (
-            ["no", "perhaps"],
-            ("no", "yes"),
-            r"has 'perhaps', which is none of the 2 names \(no, yes\): name all",
-        ),
+        ([0, 2], ("no", "yes"),
+         r"column 'label' has '2', which is none of the 2 names \(no, yes\): name all in"),
+        (["no", "perhaps"], ("no", "yes"),
+         r"has 'perhaps', which is none of the 2 names \(no, yes\): name all"),
         ([0, -1], ("no", "yes"), "has '-1', which is none of the 2 names"),
         ([0, 1], ("no", "no"), r"some labels have the same name \(no, no\): use each name once"),
         ([0, 1], ("yes",), r"column 'label' has '1', which is none of the 1 names \(yes\)"),
         (["a", "a "], (), "all labels are 'a': there is nothing to learn; add rows with others"),
-        (
-            [0, 1],
-            ("2", "3"),
-            "label 0 has the name '2', which looks like another number: set",
-        ),
+        ([0, 1], ("2", "3"), "label 0 has the name '2', which looks like another number: set"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_labels_is_said_in_one_line(values, names, complaint):
     with pytest.raises(ValueError, match=complaint) as caught:
         find_labels(column(values), "label", names, are_lists=isinstance(values[0], list))

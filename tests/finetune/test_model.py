@@ -161,20 +161,14 @@ RECIPES = {"chat": ChatRecipe, "generation": GenerationRecipe, "ranking": Rankin
 @pytest.mark.parametrize(
     ("kind", "model", "message"),
     [
-        (
-            "chat",
-            "encoder",
-            "encoder is an encoder (tercet_encoder), but task.kind chat needs a decoder: name",
-        ),
-        (
-            "generation",
-            "decoder",
-            "kind generation needs a sequence-to-sequence model: name one in model.path",
-        ),
+        ("chat", "encoder",
+         "encoder is an encoder (tercet_encoder), but task.kind chat needs a decoder: name"),
+        ("generation", "decoder",
+         "kind generation needs a sequence-to-sequence model: name one in model.path"),
         ("generation", "stock", "stock is an encoder (bert), but task.kind generation needs a sequence-to-"),
         ("ranking", "seq2seq", "task.kind ranking needs an encoder or a decoder: name one in model.path"),
     ],
-)
+)  # fmt: skip
 def test_a_task_names_the_kind_of_model_that_it_needs(kind, model, message, bases, tmp_path):
     """Before the weights are read, and before its tokenizer lacks a token."""
     folder = bases / model

@@ -63,26 +63,17 @@ def test_only_lists_of_one_length_of_zeros_and_ones_are_no_lists_of_labels(label
 @pytest.mark.parametrize(
     ("labels", "names", "complaint"),
     [
-        (
-            [[0, 1, 1], [1, 0]],
-            (),
-            r"row 1 has \[0, 1, 1\] .* names one twice: name each once, or give all rows",
-        ),
+        ([[0, 1, 1], [1, 0]], (),
+         r"row 1 has \[0, 1, 1\] .* names one twice: name each once, or give all rows"),
         ([[0, 1, 0, -1], [1, 0, 0, 1]], (), "row 1 .* names one twice"),
-        (
-            [[0, 1], [1, 0]],
-            NAMES,
-            "lists of 2 zeros and ones, one for each label, but task.label_names has 3",
-        ),
-        (
-            [["a"], ["a"]],
-            (),
-            r"all rows have the same labels \(a\): there is nothing to learn; add rows with others",
-        ),
+        ([[0, 1], [1, 0]], NAMES,
+         "lists of 2 zeros and ones, one for each label, but task.label_names has 3"),
+        ([["a"], ["a"]], (),
+         r"all rows have the same labels \(a\): there is nothing to learn; add rows with others"),
         ([[], []], ("a",), "there are no labels: name a column that has some"),
         ([[0, 1], [0, 1]], NAMES[:2], r"all rows have the same labels \(b\)"),
     ],
-)
+)  # fmt: skip
 @pytest.mark.filterwarnings("ignore:column")
 def test_what_may_be_either_or_teaches_nothing_is_refused(labels, names, complaint):
     with pytest.raises(ValueError, match=complaint):

@@ -105,16 +105,12 @@ def test_splits_are_encoded_by_one_task(recipe, encoder):
 @pytest.mark.parametrize(
     ("row", "complaint"),
     [
-        (
-            {"text": "the house", "label": "prime"},
-            r"test.jsonl, line 2: row 2 has the label 'prime' .* none of \(even, odd\)",
-        ),
-        (
-            {"text": " \n", "label": "odd"},
-            r"test.jsonl, line 2: row 2 has no text in column 'text' \(' \\n'\): take it out",
-        ),
+        ({"text": "the house", "label": "prime"},
+         r"test.jsonl, line 2: row 2 has the label 'prime' .* none of \(even, odd\)"),
+        ({"text": " \n", "label": "odd"},
+         r"test.jsonl, line 2: row 2 has no text in column 'text' \(' \\n'\): take it out"),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_with_a_row_is_told_with_its_split(recipe, encoder, row, complaint):
     made = recipe(train=ROWS, validation=ROWS, test=[ROWS[0], row])
     with pytest.raises(ValueError, match=complaint):

@@ -170,22 +170,16 @@ def test_answers_come_in_two_forms_and_without_the_spaces_around_them():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            {"answers": {"text": ["cat"], "answer_start": [3]}},
-            r"row 2 has the answer 'cat' at 3, where ' ca' stands; it stands at 4: correct answer_start",
-        ),
-        (
-            {"answers": {"text": ["dog"], "answer_start": [-2]}},
-            r"row 2 has the answer 'dog' at -2, where 't' stands; it stands nowhere: correct it",
-        ),
-        (
-            {"answers": {"text": ["cat"], "answer_start": [4, 5]}},
-            r"row 2 has .* in column 'answers', neither \{text: \[...\], answer_start: \[...\]\} nor a list",
-        ),
+        ({"answers": {"text": ["cat"], "answer_start": [3]}},
+         r"row 2 has the answer 'cat' at 3, where ' ca' stands; it stands at 4: correct answer_start"),
+        ({"answers": {"text": ["dog"], "answer_start": [-2]}},
+         r"row 2 has the answer 'dog' at -2, where 't' stands; it stands nowhere: correct it"),
+        ({"answers": {"text": ["cat"], "answer_start": [4, 5]}},
+         r"row 2 has .* in column 'answers', neither \{text: \[...\], answer_start: \[...\]\} nor a list"),
         ({"question": "the cat sat " * 9}, "row 2 has a question that leaves none of 16 tokens to the text"),
         ({"question": ""}, "row 2 has no text in column 'question'"),
     ],
-)
+)  # fmt: skip
 def test_rows_that_cannot_be_used_are_named(change, message, tokenizers):
     good = {"question": "who?", "context": "the cat sat", "answers": {"text": ["cat"], "answer_start": [4]}}
     rows = Dataset.from_list([good, good | change])

@@ -110,18 +110,12 @@ def test_a_model_replaces_a_preset_and_its_overrides(tokenizers, texts, tmp_path
 @pytest.mark.parametrize(
     ("name", "objective", "message"),
     [
-        (
-            "llama",
-            MASKED,
-            r"a llama, with Tercet a tercet_decoder, but .* adapt-decoder .*, set objective.kind to causal",
-        ),
-        (
-            "bert",
-            CAUSAL,
-            r"a bert, with Tercet a tercet_encoder, but .* adapt-encoder .*, set objective.kind to masked",
-        ),
+        ("llama", MASKED,
+         r"a llama, with Tercet a tercet_decoder, but .* adapt-decoder .*, set objective.kind to causal"),
+        ("bert", CAUSAL,
+         r"a bert, with Tercet a tercet_encoder, but .* adapt-encoder .*, set objective.kind to masked"),
     ],
-)
+)  # fmt: skip
 def test_an_objective_that_the_model_cannot_learn_is_refused(
     name, objective, message, tokenizers, texts, tmp_path
 ):

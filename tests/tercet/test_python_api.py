@@ -106,10 +106,8 @@ OF_FINE_TUNING: Any = {"rows": [], "model": "m", "output": "nowhere"}
 REFUSED = [
     (lambda: tercet.load_recipe({"task": 1}), "has the keys task: say which with command="),
     (lambda: tercet.load_recipe("sst2", command="tune"), "command is 'tune': choose one of pretrain"),
-    (
-        lambda: tercet.load_recipe("decoder-demo", training__steps=object()),
-        "^training.steps: .* is of type object: give a number",
-    ),
+    (lambda: tercet.load_recipe("decoder-demo", training__steps=object()),
+     "^training.steps: .* is of type object: give a number"),
     (
         lambda: tercet.load_recipe("decoder-demo", {"training.steps": 100}),  # pyright: ignore[reportArgumentType]
         r"write a text, as in 'training\.steps=100', or a keyword",
@@ -117,16 +115,12 @@ REFUSED = [
     (lambda: tercet.pretrain(tercet.load_recipe("sst2")), "is a fine-tuning recipe: call tercet.finetune$"),
     (lambda: tercet.pretrain(3), "is of type int: give a name, a path, a dictionary or a recipe"),
     (lambda: tercet.pretrain("decoder-demo", overwrit=True), "did you mean overwrite"),
-    (
-        lambda: tercet.finetune(RECIPE, row=[]),
-        r"row is neither an argument of tercet.finetune .* did you mean rows\?",
-    ),
+    (lambda: tercet.finetune(RECIPE, row=[]),
+     r"row is neither an argument of tercet.finetune .* did you mean rows\?"),
     (lambda: tercet.finetune(RECIPE, **OF_FINE_TUNING), r"data.train \(a list\) has no rows: give some"),
-    (
-        lambda: tercet.finetune(RECIPE, **OF_FINE_TUNING | {"rows": {"trian": []}}),
-        "rows has 'trian': give one table, or several called train, validation, test",
-    ),
-]
+    (lambda: tercet.finetune(RECIPE, **OF_FINE_TUNING | {"rows": {"trian": []}}),
+     "rows has 'trian': give one table, or several called train, validation, test"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("call", "message"), REFUSED)
@@ -366,30 +360,20 @@ def test_vectors_are_the_same_of_texts_tables_and_files(tuned, frame, tmp_path):
         (lambda run: tercet.embed(run, ["a", float("nan")]), r"row 2 has no text \(nan\)"),
         (lambda run: tercet.embed(run, ["a", 7]), r"row 2 has no text \(7\)"),
         (lambda run: tercet.embed(run, ["a", "b" + chr(0xD800)]), r"row 2 holds U\+D800"),
-        (
-            lambda run: tercet.embed(run, [{"text": "a"}], column="title"),
-            "no column 'title': name one of its columns .* in column",
-        ),
-        (
-            lambda run: tercet.embed(run, [{"text": "a"}, {"text": None}]),
-            "texts: row 2 has no text in column 'text'",
-        ),
-        (
-            lambda run: tercet.predict(run, [{"label": "cat"}]),
-            "rows has no column 'text': give one of its columns",
-        ),
-        (
-            lambda run: tercet.predict(run, pandas.DataFrame({"text": ["the cat", None]})),
-            r"rows: row 2 has no text in column 'text' \(None\)",
-        ),
-        (
-            lambda run: tercet.predict(run, [("the cat", "the dog")]),
-            "reads the column text, and this is 2 texts: give one for each",
-        ),
+        (lambda run: tercet.embed(run, [{"text": "a"}], column="title"),
+         "no column 'title': name one of its columns .* in column"),
+        (lambda run: tercet.embed(run, [{"text": "a"}, {"text": None}]),
+         "texts: row 2 has no text in column 'text'"),
+        (lambda run: tercet.predict(run, [{"label": "cat"}]),
+         "rows has no column 'text': give one of its columns"),
+        (lambda run: tercet.predict(run, pandas.DataFrame({"text": ["the cat", None]})),
+         r"rows: row 2 has no text in column 'text' \(None\)"),
+        (lambda run: tercet.predict(run, [("the cat", "the dog")]),
+         "reads the column text, and this is 2 texts: give one for each"),
         (lambda run: tercet.predict(run, 3), "rows is of type int: give a DataFrame"),
         (lambda run: run.scores["acuracy"], "there is no score 'acuracy': did you mean 'accuracy'"),
     ],
-)
+)  # fmt: skip
 def test_what_a_model_cannot_answer_is_refused(ask, message, tuned):
     with pytest.raises((ValueError, KeyError), match=message):
         ask(tuned)

@@ -39,18 +39,12 @@ MODELS = {
     "hybrid": (TercetDecoderForMaskedLM, TercetDecoderConfig, SIZES),
     "seq2seq": (TercetSeq2SeqForConditionalGeneration, TercetSeq2SeqConfig, SIZES),
     "seq2seq, three tables": (TercetSeq2SeqForConditionalGeneration, TercetSeq2SeqConfig, SIZES | SEPARATE),
-    "recurrent": (
-        TercetRecurrentSeq2SeqForConditionalGeneration,
-        TercetRecurrentSeq2SeqConfig,
-        {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 1, "head_bias": True},
-    ),
+    "recurrent": (TercetRecurrentSeq2SeqForConditionalGeneration, TercetRecurrentSeq2SeqConfig,
+        {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 1, "head_bias": True}),
     "characters": (TercetCharacterLanguageModel, TercetCharacterConfig, {"hidden_size": 32}),
-    "elmo": (
-        TercetElmoForLanguageModeling,
-        TercetElmoConfig,
-        {"hidden_size": 32, "lstm_cell_size": 48, "num_hidden_layers": 1},
-    ),
-}
+    "elmo": (TercetElmoForLanguageModeling, TercetElmoConfig,
+        {"hidden_size": 32, "lstm_cell_size": 48, "num_hidden_layers": 1}),
+}  # fmt: skip
 
 
 def build(kind: str, vocab_size: int, seed: int):

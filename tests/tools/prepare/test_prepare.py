@@ -237,25 +237,17 @@ SHUFFLED = {"name": "JsonlReader", "arguments": {"data_folder": ".", "shuffle_fi
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        (
-            {"filters": [{"name": "GopherFilter"}]},
-            "datatrove has no 'GopherFilter': use one of C4BadWordsFilter",
-        ),
-        (
-            {"filters": [{"name": "RegexFilter", "arguments": {"pattern": "x"}}]},
-            "RegexFilter does not take: use regex_exp",
-        ),
-        (
-            {"filters": [{"name": "SamplerFilter", "arguments": {"rate": 0.5}}]},
-            "filters: SamplerFilter may draw at random, and .*: add seed: 0 to its arguments",
-        ),
-        (
-            {"corpus": {"path": None, "reader": SHUFFLED}},
-            r"corpus\.reader: JsonlReader shuffles without a seed, .*leave shuffle_files out",
-        ),
+        ({"filters": [{"name": "GopherFilter"}]},
+         "datatrove has no 'GopherFilter': use one of C4BadWordsFilter"),
+        ({"filters": [{"name": "RegexFilter", "arguments": {"pattern": "x"}}]},
+         "RegexFilter does not take: use regex_exp"),
+        ({"filters": [{"name": "SamplerFilter", "arguments": {"rate": 0.5}}]},
+         "filters: SamplerFilter may draw at random, and .*: add seed: 0 to its arguments"),
+        ({"corpus": {"path": None, "reader": SHUFFLED}},
+         r"corpus\.reader: JsonlReader shuffles without a seed, .*leave shuffle_files out"),
         ({"executor": {"kind": "slurm"}}, r"executor\.arguments of SlurmExecutor.*'time'"),
     ],
-)
+)  # fmt: skip
 def test_blocks_that_cannot_be_built_are_refused(keys, message, described, tmp_path):
     with pytest.raises(ValueError, match=message):
         tercet.prepare(described(**keys))
