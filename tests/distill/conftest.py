@@ -23,15 +23,10 @@ from tercet.pretraining.objectives.recipes import ObjectiveContext
 from tercet.pretraining.recipe import PretrainingRecipe
 
 from ..finetune.conftest import WORDS
+from ..pretraining.conftest import TINY, unread_data
 from ..pretraining_parts import model_of
 
-TINY = {
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "max_position_embeddings": 64,
-}
+DEEP = TINY | {"num_hidden_layers": 4}
 KINDS = {
     "encoder": "masked_language_modeling",
     "decoder": "causal_language_modeling",
@@ -43,13 +38,8 @@ TOKENIZERS = {"encoder": "wordpiece", "decoder": "byte_bpe", "seq2seq": "unigram
 
 
 def pretraining_data(member: str, **overrides: Any) -> dict[str, Any]:
-    return {
-        "model": {"preset": f"{member}-tiny", "overrides": TINY | overrides},
-        "corpus": {"train": "x.txt", "validation": "x.txt", "sequence_length": 64},
-        "objective": {"kind": KINDS[member]},
-        "training": {"steps": 1},
-        "output": "runs/x",
-    }
+    model = {"preset": f"{member}-tiny", "overrides": DEEP | overrides}
+    return unread_data(KINDS[member], model, 64)
 
 
 @pytest.fixture(scope="session")

@@ -283,7 +283,6 @@ def test_the_control_without_a_teacher_reads_what_is_given(recipe_of):
 @pytest.mark.parametrize(
     ("member", "general", "message"),
     [
-        ("encoder", {}, "a student of masked_language_modeling has no text to go on with"),
         ("decoder", {"cache": {"top_k": None}}, "a cache holds what the teacher expects of given text"),
         ("decoder", {"objective_weight": 1.0}, r"objective_weight is 1\.0: set it to 0"),
         ("seq2seq", {"losses": [{"kind": "cosine"}]}, "cosine compares all tokens that are read"),

@@ -14,19 +14,14 @@ from tercet.modeling import (
 from tercet.modeling.stock.models import to_stock
 from tercet.pretraining.model import load_preset
 
+from ..stock_models import SIZES
+
 CLASSES = {
     "encoder": TercetEncoderForMaskedLM,
     "decoder": TercetDecoderForCausalLM,
     "seq2seq": TercetSeq2SeqForConditionalGeneration,
 }
-SMALL = {
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 6,
-    "num_attention_heads": 4,
-    "vocab_size": 40,
-    "max_position_embeddings": 16,
-}
+SMALL = SIZES | {"num_hidden_layers": 6, "vocab_size": 40, "max_position_embeddings": 16}
 
 
 def teacher_of(member, model_class=None, preset=None, **fields):

@@ -19,8 +19,8 @@ from tercet.finetune.encoding import LabelledExamples
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.splits import SplitRows, find_task, read_splits
 from tercet.finetune.tasks.task import Task
-from tercet.pretraining.recipe import PretrainingRecipe
 
+from ..pretraining.conftest import TINY, unread_recipe
 from ..pretraining_parts import model_of
 
 WORDS = [
@@ -39,13 +39,6 @@ WORDS = [
     "big",
     "small",
 ]
-TINY = {
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "max_position_embeddings": 64,
-}
 MEMBERS = {
     "encoder": ("masked_language_modeling_with_next_sentence", "wordpiece"),
     "decoder": ("causal_language_modeling", "byte_bpe"),
@@ -59,16 +52,7 @@ def bases(tmp_path_factory) -> Path:
     """Write a tiny model of every member with its tokenizer, untrained: `bases / "encoder"`, ..."""
     folder = tmp_path_factory.mktemp("bases")
     for member, (objective, kind) in MEMBERS.items():
-        recipe = parse_recipe(
-            PretrainingRecipe,
-            {
-                "model": {"preset": f"{member}-tiny", "overrides": TINY},
-                "corpus": {"train": "x.txt", "validation": "x.txt", "sequence_length": 64},
-                "objective": {"kind": objective},
-                "training": {"steps": 1},
-                "output": "runs/x",
-            },
-        )
+        recipe = unread_recipe(objective, {"preset": f"{member}-tiny", "overrides": TINY}, 64)
         template = recipe.objective.template
         tokenizer = train_tokenizer([" ".join(WORDS)] * 20, kind, 300, template=template)
         tokenizer.save_pretrained(folder / member)

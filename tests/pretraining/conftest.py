@@ -14,6 +14,7 @@ from transformers import PreTrainedTokenizerFast
 from tercet.configs.recipe import parse_recipe
 from tercet.pretraining.recipe import PretrainingRecipe
 
+from ..stock_models import SIZES
 from ..word_level import ROLES, SIGNS, word_level
 
 WORDS = ["the", "a", "cat", "dog", "fish", "tree", "sat", "ran", "ate", "saw", "under", "over", "big", "and"]
@@ -50,13 +51,7 @@ OPTIONS = {
 }
 """What objectives need, and what shares fit small steps."""
 
-TINY = {
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "max_position_embeddings": 64,
-}
+TINY = SIZES | {"intermediate_size": 64, "max_position_embeddings": 64}
 
 
 OVERRIDES = {

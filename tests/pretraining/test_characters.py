@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
@@ -27,12 +26,6 @@ def test_a_run_leaves_vectors_of_words_and_the_level_that_they_must_beat(texts, 
     summary = json.loads((tmp_path / "run" / "evaluation.json").read_text())
     assert summary["without_context"].keys() == {"forward", "backward"}
     assert {"forward/bits_per_byte", "backward/bits_per_byte"} <= summary["scores"].keys()
-
-
-def test_other_members_are_refused(texts, tmp_path, recipe_of):
-    recipe = recipe_of(KIND, texts, tmp_path / "run")
-    with pytest.raises(ValueError, match=r"trains a tercet_character: choose one of character-base, char"):
-        pretrain(changed(recipe, "model", preset="encoder-tiny", overrides={}))
 
 
 def test_a_model_goes_on_learning(texts, tmp_path, recipe_of):

@@ -105,6 +105,7 @@ REFUSED = [
     ("recurrent-mini", "denoising", {}, "a tercet_recurrent_seq2seq, but .* trains a tercet_seq2seq: "),
     ("decoder-tiny", "translation", {}, r"a tercet_decoder, but .* trains a .* or a .*recurrent-mini"),
     ("decoder-tiny", MASKED, {}, r"decoder-tiny is .* a tercet_encoder: .*encoder-tiny"),
+    ("encoder-tiny", "character_language_modeling", {}, "trains a tercet_character: choose one of"),
     ("encoder-tiny", MASKED, {"max_position_embeddings": 31}, "is 32, but the model has 31 positions"),
     ("encoder-tiny", MASKED, {"hiden_act": "gelu"}, "hiden_act is not a field .* did you mean .*hidden_act"),
     (None, MASKED, {}, "model.preset and model.path are both empty: name a preset"),

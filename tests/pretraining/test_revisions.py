@@ -25,18 +25,12 @@ from tercet.training.checkpoints.revisions import RevisionSeries
 from tercet.training.loop import Progress
 
 from ..saved_weights import require_same, require_same_models, weights_in
-from ..tools.push.conftest import hub  # noqa: F401
+from ..tools.push.conftest import hub, impatience  # noqa: F401
 from ..training.test_mixture import Numbers
 from .conftest import changed, unread_recipe
 
 KIND = "causal_language_modeling"
 REPO = "me/small"
-
-
-@pytest.fixture
-def impatience(monkeypatch):
-    """Let the client try again at once."""
-    monkeypatch.setattr("time.sleep", lambda seconds: None)
 
 
 def test_intermediate_models_are_whole_and_the_run_learns_the_same(recipe_on, hub, capsys):  # noqa: F811

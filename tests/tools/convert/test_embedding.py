@@ -22,16 +22,10 @@ from tercet.modeling import TercetEncoderForSentenceEmbedding
 from tercet.tools.embed import embedding, vector_files
 from tercet.tools.embed.embedding import load_embedder
 
+from ...stock_models import SIZES
+
 TEXTS = ["the cat", "", "a b. Is 12 of them it?", "the " * 40, "a", "the cat"]
-SIZES = {
-    "vocab_size": 61,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "max_position_embeddings": 64,
-    "initializer_range": 0.3,
-}
+FIELDS = SIZES | {"vocab_size": 61, "max_position_embeddings": 64, "initializer_range": 0.3}
 
 
 @pytest.fixture
@@ -53,7 +47,7 @@ def published(framing, tmp_path):
     def publish(pooling="mean", modules=("Transformer", "Pooling", "Normalize"), **settings):
         folder = tmp_path / "published"
         torch.manual_seed(0)
-        BertModel(BertConfig(**SIZES)).save_pretrained(folder)
+        BertModel(BertConfig(**FIELDS)).save_pretrained(folder)
         framing.save_pretrained(folder)
         paths = {name: f"{idx}_{name}" if idx else "" for idx, name in enumerate(modules)}
         files = {
@@ -143,7 +137,7 @@ def test_models_of_ours_have_the_vectors_that_sentence_transformers_gives(
     config, model, framing, tmp_path, capsys
 ):
     torch.manual_seed(0)
-    model(config(**SIZES)).save_pretrained(tmp_path)
+    model(config(**FIELDS)).save_pretrained(tmp_path)
     framing.save_pretrained(tmp_path)
     if model is TercetEncoderForSentenceEmbedding:
         from tercet.modeling.saved.sentence_vectors import SentenceVectors, sentence_files, write_files

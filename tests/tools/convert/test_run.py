@@ -18,13 +18,12 @@ from transformers import (
 )
 
 from tercet.__main__ import main
-from tercet.configs.recipe import parse_recipe
 from tercet.data.tokenizers.tokenizer import train_tokenizer
 from tercet.modeling import TercetDecoderConfig, TercetDecoderForCausalLM, TercetEncoderConfig
 from tercet.modeling import TercetEncoderForMaskedLM as Encoder
-from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.tools.convert.prediction_change import Probe, answers, change_of_predictions, probe_of
 
+from ...pretraining.conftest import unread_recipe
 from ...pretraining_parts import model_of
 from ...saved_weights import require_same
 from ...word_level import word_level
@@ -77,16 +76,7 @@ def test_a_decoder_becomes_an_encoder_that_pretraining_goes_on_with(folder, tmp_
     assert "AutoModelForMaskedLM.from_pretrained" in card
     assert "# decoder, read as an encoder" in card
     assert str(tmp_path) not in card
-    recipe = parse_recipe(
-        PretrainingRecipe,
-        {
-            "model": {"path": str(tmp_path / "new")},
-            "corpus": {"train": "x.txt", "validation": "x.txt", "sequence_length": 16},
-            "objective": {"kind": "masked_language_modeling"},
-            "training": {"steps": 1},
-            "output": "runs/x",
-        },
-    )
+    recipe = unread_recipe("masked_language_modeling", {"path": str(tmp_path / "new")}, 16)
     model = model_of(recipe, words)
     require_same(model.state_dict(), encoder.state_dict())
 

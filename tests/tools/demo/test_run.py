@@ -24,17 +24,12 @@ from tercet.tools.demo.run import COMMANDS, SHORTENED, next_steps, run_demo, ste
 from tercet.tools.demo.tasks import evenly_spaced
 from tercet.training.evaluation import evaluate, micro_batches
 
+from ...pretraining.conftest import TINY
 from ...pretraining_parts import documents_of, reader_of
 
 RUNS = steps_in(Path("runs/demo"))
 WORDS = ["the", "a", "of", "in", "array", "given", "value", "object", "called", "number", "returns"]
-TINY = {
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "max_position_embeddings": 128,
-}
+LONG = TINY | {"max_position_embeddings": 128}
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +46,7 @@ def overrides(tmp_path_factory):
         ]
         (folder / f"{name}.txt").write_text("\n\n".join(documents))
     pretraining = [
-        f"model.overrides={json.dumps(TINY)}",
+        f"model.overrides={json.dumps(LONG)}",
         "tokenizer.vocab_size=400",
         f"corpus.train={folder / 'train.txt'}",
         f"corpus.validation={folder / 'validation.txt'}",

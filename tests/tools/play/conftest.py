@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from tercet import modeling
-from tercet.configs.recipe import parse_recipe
 from tercet.data.tokenizers.tokenizer import train_tokenizer
 from tercet.finetune.tasks.generation import GenerationRecipe
 from tercet.finetune.tasks.multiple_choice import MultipleChoiceRecipe
@@ -20,6 +19,7 @@ from tercet.finetune.tasks.texts import ClassificationRecipe
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.tools.play.loaded_model import LoadedModel, load_model
 
+from ...pretraining.conftest import TINY, unread_recipe
 from ...pretraining_parts import model_of
 
 TEXT = [
@@ -27,14 +27,6 @@ TEXT = [
     "The cat sat on the roof of the house and the little dog ran home.",
     "Two young men are walking on the street.",
 ]
-TINY = {
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "max_position_embeddings": 64,
-    "initializer_range": 0.2,
-}
 MEMBERS = {
     "encoder": ("encoder", "masked_language_modeling", "wordpiece"),
     "decoder": ("decoder", "causal_language_modeling", "byte_bpe"),
@@ -60,16 +52,8 @@ TASKS_OF_TESTS: dict[str, tuple[str, Any, dict[str, Any]]] = {
 
 
 def recipe_for(member: str, objective: str) -> PretrainingRecipe:
-    return parse_recipe(
-        PretrainingRecipe,
-        {
-            "model": {"preset": f"{member}-tiny", "overrides": TINY},
-            "corpus": {"train": "x.txt", "validation": "x.txt", "sequence_length": 64},
-            "objective": {"kind": objective},
-            "training": {"steps": 1},
-            "output": "runs/x",
-        },
-    )
+    model = {"preset": f"{member}-tiny", "overrides": TINY | {"initializer_range": 0.2}}
+    return unread_recipe(objective, model, 64)
 
 
 @pytest.fixture(scope="session")

@@ -7,13 +7,18 @@ import re
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
+import torch
 import yaml
 from huggingface_hub import constants
 
+from tercet.modeling import TercetDecoderConfig, TercetDecoderForCausalLM
+
+from ...stock_models import SIZES
 from .memory import TOKEN, Hub, Repository
 
 LARGE = (".safetensors", ".png")
@@ -271,3 +276,18 @@ def hub(monkeypatch, tmp_path) -> Iterator[Hub]:
     yield hub
     server.shutdown()
     server.server_close()
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    """Save a small decoder in several files."""
+    torch.manual_seed(0)
+    model = TercetDecoderForCausalLM(TercetDecoderConfig(vocab_size=61, **SIZES))
+    model.save_pretrained(tmp_path / "saved", max_shard_size="30KB")
+    return tmp_path / "saved"
+
+
+@pytest.fixture
+def impatience(monkeypatch):
+    """Let the client try again at once."""
+    monkeypatch.setattr("time.sleep", lambda seconds: None)

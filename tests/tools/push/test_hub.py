@@ -6,33 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 from huggingface_hub import constants
 
 from tercet.__main__ import main
-from tercet.modeling import TercetDecoderConfig, TercetDecoderForCausalLM
+from tercet.modeling import TercetDecoderForCausalLM
 from tercet.reports.finished_run import find_run
 from tercet.tools.push import push as client
 from tercet.tools.push.publication import PublishedFile, prepare
 
 from .memory import TOKEN
-
-SIZES = {"vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
-
-
-@pytest.fixture
-def folder(tmp_path) -> Path:
-    """Save a small decoder in several files."""
-    torch.manual_seed(0)
-    model = TercetDecoderForCausalLM(TercetDecoderConfig(**SIZES, intermediate_size=48))
-    model.save_pretrained(tmp_path / "saved", max_shard_size="30KB")
-    return tmp_path / "saved"
-
-
-@pytest.fixture
-def impatience(monkeypatch):
-    """Let the client try again at once."""
-    monkeypatch.setattr("time.sleep", lambda seconds: None)
 
 
 def push(folder: Path, *options: str, repo: str = "me/small") -> int:

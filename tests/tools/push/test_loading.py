@@ -20,14 +20,9 @@ from tercet.modeling import (
 from tercet.tools.push.publication import prepare
 from tercet.tools.push.push import push
 
-SIZES = {
-    "vocab_size": 61,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "initializer_range": 0.3,
-}
+from ...stock_models import SIZES
+
+FIELDS = SIZES | {"vocab_size": 61, "initializer_range": 0.3}
 MEMBERS = {
     "encoder": (TercetEncoderConfig, TercetEncoderForMaskedLM, "AutoModelForMaskedLM"),
     "decoder": (TercetDecoderConfig, TercetDecoderForCausalLM, "AutoModelForCausalLM"),
@@ -55,7 +50,7 @@ def pushed(hub, tmp_path) -> Path:
     """Push the three members with tokenizers; return a folder with their inputs and outputs."""
     for name, (configuration, architecture, auto) in MEMBERS.items():
         torch.manual_seed(0)
-        model = architecture(configuration(**SIZES)).eval()
+        model = architecture(configuration(**FIELDS)).eval()
         folder = tmp_path / name
         model.save_pretrained(folder)
         tokenizer = train_tokenizer(["the cat sat on the mat"] * 9, "characters", 61)

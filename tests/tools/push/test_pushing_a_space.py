@@ -1,20 +1,9 @@
 """A model and its Space arrive beside each other, each in one commit."""
 
-import pytest
-
 from tercet.__main__ import main
-from tercet.modeling import TercetDecoderConfig, TercetDecoderForCausalLM
 from tercet.reports.finished_run import find_run
 from tercet.tools.play.space import prepare_space
 from tercet.tools.push.publication import prepare
-
-SIZES = {"vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
-
-
-@pytest.fixture
-def folder(tmp_path):
-    TercetDecoderForCausalLM(TercetDecoderConfig(**SIZES)).save_pretrained(tmp_path / "saved")
-    return tmp_path / "saved"
 
 
 def test_the_space_arrives_beside_its_model(folder, hub, capsys):
