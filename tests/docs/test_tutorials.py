@@ -10,14 +10,10 @@ from pathlib import Path
 
 import pytest
 
+import tercet
 from docs.site.fences import Fence, fences, missing_lines, shrunk
 from tercet.__main__ import main
 from tercet.command_line import parse
-from tercet.configs.recipe import load_recipe
-from tercet.distill.recipe import DistillationRecipe
-from tercet.fewshot.recipe import FewShotRecipe
-from tercet.finetune.recipe import FineTuningRecipe
-from tercet.pretraining.recipe import PretrainingRecipe
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -88,14 +84,13 @@ def checkpoint() -> str:
 def test_commands_name_recipes_and_keys_that_exist(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_recipes(tmp_path)
-    kinds = {"finetune": FineTuningRecipe, "distill": DistillationRecipe, "fewshot": FewShotRecipe}
     for line in "".join(fence.text for fence in fences(DOCS / page) if fence.language == "sh").splitlines():
         options = parse(shlex.split(line)[1:]) if line.startswith("tercet ") else Namespace()
         if "recipe" in options:
             overrides = [
                 override for override in options.overrides if "." in override or "output" in override
             ]
-            load_recipe(kinds.get(options.command, PretrainingRecipe), options.recipe, overrides)
+            tercet.load_recipe(options.recipe, *overrides)
 
 
 def write_recipes(folder: Path) -> None:

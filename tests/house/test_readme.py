@@ -9,15 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tercet import load_recipe
 from tercet.command_line import parse
-from tercet.configs.recipe import load_recipe, recipe_names
+from tercet.configs.recipe import recipe_names
 from tercet.data.tokenizers.tokenizer import train_tokenizer
-from tercet.distill.recipe import DistillationRecipe
-from tercet.fewshot.recipe import FewShotRecipe
-from tercet.finetune.recipe import FineTuningRecipe
-from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.tools.plan.machines import load_plan
-from tercet.tools.prepare.recipe import PreparationRecipe
 
 from ..pretraining_parts import model_of
 
@@ -61,9 +57,7 @@ def test_commands_name_recipes_and_keys_that_exist(command):
         if options.command == "plan":
             load_plan(options.recipe, options.overrides)
         else:
-            kinds = {"finetune": FineTuningRecipe, "distill": DistillationRecipe, "fewshot": FewShotRecipe}
-            kinds |= {"prepare": PreparationRecipe}
-            load_recipe(kinds.get(options.command, PretrainingRecipe), options.recipe, options.overrides)
+            load_recipe(options.recipe, *options.overrides)
 
 
 def test_make_knows_its_targets():
@@ -80,7 +74,7 @@ def finished_runs(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("finished")
     programs = "\n".join(program for _, program in PROGRAMS)
     for name in sorted(set(re.findall(r"runs/([\w-]+-demo)/model", programs))):
-        recipe = load_recipe(PretrainingRecipe, name, ["tokenizer.vocab_size=400"])
+        recipe = load_recipe(name, "tokenizer.vocab_size=400")
         own = {field.name for field in fields(recipe.objective.model_class.config_class)}
         recipe.model.overrides.update({key: size for key, size in TINY.items() if key in own})
         tokenizer = train_tokenizer(
