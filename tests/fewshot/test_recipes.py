@@ -14,6 +14,7 @@ from tercet.fewshot.rows import files_of, read_items
 ROOT = Path(__file__).parents[2]
 NAMES = [name for name in recipe_names() if describe_recipe(name).startswith(f"tercet fewshot {name}")]
 LARGE = {"blimp", "blimp-filtered", "sentiment", "sentiment-cloze", "zhoblimp"}
+LARGE |= {"translation-en-de", "translation-zh-en"}
 """Recipes whose files take seconds to read."""
 
 
