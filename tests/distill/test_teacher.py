@@ -84,24 +84,17 @@ REFUSED = [
     ({"teacher": "bare"}, "is a TercetEncoderModel, which has no LM head"),
     ({"teacher": "decoder"}, "is a tercet_decoder, but masked_language_modeling needs a"),
     ({"teacher": "mute"}, "has no tokenizer"),
-    (
-        {"objective": {"kind": "masked_language_modeling_with_next_sentence"}},
-        "which has targets other than tokens",
-    ),
+    ({"objective": {"kind": "masked_language_modeling_with_next_sentence"}},
+     "which has targets other than tokens"),
     ({"corpus": {"sequence_length": 65}}, r"^general: corpus\.sequence_length is 65, but the teacher has 64"),
     ({"losses": [{"kind": "relations", "heads": 5}]}, r"relations\.heads is 5"),
     ({"sequences": 2}, "which only translation has"),
     ({"cache": {}}, r"set objective\.masking=static"),
     ({"on_policy": {}}, "has no text to go on with"),
-    (
-        {"cache": {}, "corpus": {"streaming": True}},
-        r"^general: cache: .* set corpus\.streaming=false",
-    ),
-    (
-        {"cache": {}, "training": {"stages": [{"steps": 1, "sequence_length": 16}]}},
-        "in sequences of one length: leave sequence_length out of training.stages",
-    ),
-]
+    ({"cache": {}, "corpus": {"streaming": True}}, r"^general: cache: .* set corpus\.streaming=false"),
+    ({"cache": {}, "training": {"stages": [{"steps": 1, "sequence_length": 16}]}},
+     "in sequences of one length: leave sequence_length out of training.stages"),
+]  # fmt: skip
 """Changes of a part of the recipe for an encoder, and what is said of them."""
 
 

@@ -16,51 +16,28 @@ from ..reported import finetune
 from .conftest import found_task, write_rows
 
 REFUSED = {
-    "F1 of many labels": (
-        "classification",
-        {"task": {"metric_for_best_model": "f1"}},
-        "metric_for_best_model is f1, which needs two labels, but there are 4: set task",
-    ),
+    "F1 of many labels": ("classification", {"task": {"metric_for_best_model": "f1"}},
+        "metric_for_best_model is f1, which needs two labels, but there are 4: set task"),
     "spans where none are marked": (
         "tagging",
         {"task": {"metric_for_best_model": "span_f1", "scheme": "none"}},
         r"task: metric_for_best_model is span_f1, but scheme is none",
     ),
-    "a seed twice": (
-        "classification",
-        {"training": {"seeds": [3, 1, 3]}},
-        r"training: seeds names 3 twice",
-    ),
-    "an output without a name": (
-        "classification",
-        {"output": ""},
-        "^output is '': name a file or folder",
-    ),
-    "more frozen layers than there are": (
-        "classification",
-        {"grid": {"training.frozen_layers": [0, 9]}},
-        "frozen_layers is 9, but the model has 2 layers",
-    ),
-    "another width": (
-        "classification",
-        {"grid": {"model.overrides.hidden_size": [32, 48]}},
-        "model.overrides do not fit its weights",
-    ),
+    "a seed twice": ("classification", {"training": {"seeds": [3, 1, 3]}}, r"training: seeds names 3 twice"),
+    "an output without a name": ("classification", {"output": ""}, "^output is '': name a file or folder"),
+    "more frozen layers than there are": ("classification", {"grid": {"training.frozen_layers": [0, 9]}},
+        "frozen_layers is 9, but the model has 2 layers"),
+    "another width": ("classification", {"grid": {"model.overrides.hidden_size": [32, 48]}},
+        "model.overrides do not fit its weights"),
     "rotary positions that turn nothing": (
         "classification",
         {"model": {"overrides": {"rope_parameters": {"rope_theta": 0}}}},
         r"^model\.overrides: rope_parameters\.rope_theta is 0: choose a number above 0",
     ),
-    "a field of transformers 4": (
-        "classification",
-        {"model": {"overrides": {"partial_rotary_factor": 0.5}}},
-        r"^model\.overrides\.partial_rotary_factor is not .* mean rope_parameters\.partial_rotary_factor\?",
-    ),
-    "an unknown field": (
-        "classification",
-        {"grid": {"model.overrides.num_layers": [2]}},
-        "num_layers is not a field of TercetEncoderConfig",
-    ),
+    "a field of transformers 4": ("classification", {"model": {"overrides": {"partial_rotary_factor": 0.5}}},
+        r"^model\.overrides\.partial_rotary_factor is not .* mean rope_parameters\.partial_rotary_factor\?"),
+    "an unknown field": ("classification", {"grid": {"model.overrides.num_layers": [2]}},
+        "num_layers is not a field of TercetEncoderConfig"),
 } | {
     name: (
         "classification",
@@ -68,7 +45,7 @@ REFUSED = {
         rf"model: overrides\.{name}: what labels there are is the task's to say",
     )
     for name in ("id2label", "label2id", "problem_type")
-}
+}  # fmt: skip
 """Kind of task, changes of its recipe, and what is said before anything is tried."""
 
 

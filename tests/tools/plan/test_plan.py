@@ -141,21 +141,15 @@ def test_hopeless_memory_is_called_so():
     ("training", "machines", "message"),
     [
         ({}, {"devices": 9}, r"8 full sequences of 64 tokens for 9 devices: raise it to 576"),
-        (
-            {"stages": [{"steps": 3, "tokens_per_step": LENGTH}]},
-            {"devices": 2},
-            r"training\.stages: tokens_per_step is 64, which is 1 full sequences .* for 2 devices",
-        ),
+        ({"stages": [{"steps": 3, "tokens_per_step": LENGTH}]}, {"devices": 2},
+         r"training\.stages: tokens_per_step is 64, which is 1 full sequences .* for 2 devices"),
         ({"stages": [{"steps": 100}]}, {}, r"training: stages last 100 steps, but steps = 100"),
         ({"stages": [{"steps": 3, "sequence_length": 65}]}, {}, r"sequence_length = 65 exceeds"),
         ({"tokens_per_micro_batch": 32}, {}, r"tokens_per_micro_batch is 32, .* has 64 tokens"),
-        (
-            {"precision": "fp16"},
-            {"device": "cpu"},
-            r"precision is fp16, but device cpu computes in bf16 and fp32",
-        ),
+        ({"precision": "fp16"}, {"device": "cpu"},
+         r"precision is fp16, but device cpu computes in bf16 and fp32"),
     ],
-)
+)  # fmt: skip
 def test_an_impossible_plan_is_refused(training, machines, message):
     with pytest.raises(ValueError, match=message):
         plan_run(recipe_of(**training), machines_of(**machines))
