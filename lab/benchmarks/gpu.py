@@ -3,7 +3,7 @@
     make gpu                                                            everything, without installing
     make gpu GPU=--smoke                                                tiny shapes on a CPU: does it run?
     make gpu GPU="--cases gpt2 bert-512 --minutes 4"                    these alone, beside earlier figures
-    python -m lab.benchmarks gpu --render --page docs/performance.md      put the table there
+    python -m lab.benchmarks gpu --render --page docs/performance.md    put the table there
 
 Cases are measured in the order of their importance, the laws of `sides.py` first, and three at once: some
 compile while another is timed. Each side is a process of its own with a time limit: what fails or hangs does

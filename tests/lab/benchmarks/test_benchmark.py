@@ -4,8 +4,10 @@ import json
 from functools import partial
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
+from transformers import EvalPrediction
 
 from lab import publishing
 from lab.benchmarks import benchmark, cases, distillation, fewshot, finetuning, generation, pretraining
@@ -102,6 +104,22 @@ def test_all_sides_score_choices_alike():
     for name, difference in found["difference"].items():
         assert difference < (0.5 if name.endswith("bf16") else 1e-4)
     assert found["same_picks"]["prefix-cache"] == found["same_picks"]["tercet"] == 1
+
+
+@pytest.mark.parametrize(
+    ("logits", "labels", "expected"),
+    [
+        ([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]], [1, 2], {"accuracy": 0.5}),
+        (
+            [[[9.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], [[0.0, 1.0, 0.0]] * 3],
+            [[-100, 1, 2], [0, -100, -100]],
+            {"span_f1": 2 / 3, "span_precision": 0.5, "span_recall": 1.0, "accuracy": 2 / 3},
+        ),
+    ],
+)
+def test_logits_of_trainer_are_scored_at_rows_or_at_words(logits, labels, expected):
+    prediction = EvalPrediction(np.array(logits), np.array(labels))
+    assert finetuning.scores(prediction, {0: "O", 1: "B-PER", 2: "I-PER"}) == pytest.approx(expected)
 
 
 def test_finetuning_takes_turns_with_one_seed_after_another(monkeypatch, tmp_path):
