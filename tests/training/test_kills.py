@@ -12,7 +12,7 @@ from tercet.training.checkpoints.checkpoint import CHECKPOINTS, checkpoints, fin
 from ..logs import timeless
 from ..saved_weights import moments_in, require_same, require_same_models
 
-KILLS = 30
+KILLS = 15
 STEPS = 45
 LIFE = 0.25
 """Seconds after which a run is killed, at most, where no moment is aimed at."""
@@ -63,7 +63,7 @@ def assert_equal_runs(found, expected):
     assert timeless(found) == timeless(expected)
 
 
-def test_thirty_kills_lose_nothing_but_the_steps_since_the_last_checkpoint(toys, tmp_path):
+def test_kills_lose_nothing_but_the_steps_since_the_last_checkpoint(toys, tmp_path):
     """The run is taken from its beginning again and again until it was killed often enough.
 
     Of its checkpoints, some are written while it goes on, and some while it waits.

@@ -1,4 +1,4 @@
-"""Spans of tags, against the shared tasks' rule asked of every stretch of words, and against nervaluate."""
+"""Spans of tags, against the shared tasks' rule asked of every stretch of words."""
 
 import numpy as np
 import pytest
@@ -75,23 +75,6 @@ def test_scores_are_ratios_of_counted_spans(seed):
     assert [row.label for row in table] == ["A", "B"]
     assert sum(row.support for row in table) == len(there)
     assert sum(row.recall * row.support for row in table) == pytest.approx(len(there & said))
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_scores_are_nervaluates_strict_ones(seed):
-    nervaluate = pytest.importorskip("nervaluate")
-    rng = np.random.default_rng(seed)
-    references = [obedient(row) for row in draw_tags(rng)]
-    found = [
-        obedient([tag if rng.random() < 0.7 else str(rng.choice(TAGS)) for tag in row]) for row in references
-    ]
-    results = nervaluate.Evaluator(references, found, tags=["A", "B"], loader="list").evaluate()
-    strict, scores = results["overall"]["strict"], span_scores(found, references)
-    assert scores["span_precision"] == pytest.approx(strict.precision)
-    assert scores["span_recall"] == pytest.approx(strict.recall)
-    assert scores["span_f1"] == pytest.approx(strict.f1)
-    for row in span_table(found, references):
-        assert row.f1 == pytest.approx(results["entities"][row.label]["strict"].f1)
 
 
 def test_extremes():
