@@ -105,12 +105,11 @@ def words_of_term(term: str) -> tuple[str, str] | None:
     return OTHER_TERMS.get(term) or next(filter(None, words), None)
 
 
-@cache
-def metric_words() -> Mapping[str, str]:
-    """Return how each metric that a reader knows is written, as the recipes of all tasks say."""
+def metric_words(term: str) -> Mapping[str, str]:
+    """Return how each metric of a term that a reader knows is written; a term may be the kind of a task."""
     from ..finetune.tasks.recipes import TASKS
 
-    return METRICS | {name: words for recipe in TASKS.values() for name, words in recipe.METRICS.items()}
+    return METRICS | (TASKS[term].METRICS if term in TASKS else {})
 
 
 def what_is_scored(term: str) -> str:

@@ -44,8 +44,8 @@ from ..finished_run import FinishedRun, find_run
 from ..next_steps import NextStep, after_learning_a_task, after_pretraining, next_steps
 from ..next_steps import as_data as steps_as_data
 from ..page import save
+from ..scores import METRICS, metric_words, what_is_scored
 from ..scores import as_data as scores_as_data
-from ..scores import metric_words, what_is_scored
 from ..verdicts import FEWEST_ROWS, missing_interval
 from .summary import for_card, kept_of, score_name, scores_of, summarize, told
 
@@ -263,7 +263,7 @@ def scores_of_steps(summary: Mapping[str, Any]) -> Iterator[Block]:
             [NAMES[name], *(f"{told[name][metric]['score']:.4g}" for metric in metrics)]
             for name in (TEACHER, *summary["students"])
         ]
-        columns = [what_is_scored(summary[GENERAL]["term"]), *(metric_words()[metric] for metric in metrics)]
+        columns = [what_is_scored(summary[GENERAL]["term"]), *(METRICS[metric] for metric in metrics)]
         yield Table(columns, rows, strong=1)
         if "cache" in summary[GENERAL]:
             yield Prose(about_cache(summary[GENERAL]["cache"]["missing"]))
@@ -295,7 +295,7 @@ def mean_and_deviation(told: Mapping[str, Any], metric: str) -> str:
 
 def metrics_of(told: Mapping[str, Any]) -> list[str]:
     """Name the scores of a task that a reader knows."""
-    return [name for name in told["scores"][STUDENT]["mean"] if name in metric_words()]
+    return [name for name in told["scores"][STUDENT]["mean"] if name in metric_words(told["kind"])]
 
 
 def times_of(summary: Mapping[str, Any]) -> dict[str, float]:

@@ -22,7 +22,7 @@ from ...modeling.saved.checkpoint import Checkpoint
 from ...pretraining.translation_scores import TranslationMeasure
 from ...training.run_folder import EVALUATION, MODEL, SCORES
 from ..finetune.summary import SCORE_NAMES, called, read_predictions
-from ..scores import Score, as_pair, metric_words, number, what_is_scored
+from ..scores import METRICS, Score, as_pair, number, what_is_scored
 from ..verdicts import (
     Outcome,
     Verdict,
@@ -62,7 +62,7 @@ def score_name(summary: Mapping[str, Any]) -> str:
         return f"{called(told['criterion'], told)} on {told['rows'][told['split']]:,} {told['split']} rows"
     told = summary[GENERAL]
     if "bleu" in told["scores"][STUDENT]:
-        return f"{metric_words()['bleu']} of greedy translations"
+        return f"{METRICS['bleu']} of greedy translations"
     return f"accuracy of {what_is_scored(told['term'])}"
 
 

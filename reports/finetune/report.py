@@ -293,7 +293,7 @@ def score_table(summary: Mapping[str, Any], best: Mapping[str, float]) -> Table:
     """Put all scores side by side."""
     split, names = (
         summary["split"],
-        [name for name in best if name in metric_words() or name.startswith(PREFIX)],
+        [name for name in best if name in metric_words(summary["kind"]) or name.startswith(PREFIX)],
     )
     columns = {"best seed" if len(summary["seeds"]) > 1 else "fine-tuned": best, **summary["baselines"]}
     if CEILING in summary:
@@ -301,7 +301,7 @@ def score_table(summary: Mapping[str, Any], best: Mapping[str, float]) -> Table:
     rows = []
     for name in names:
         row = [
-            called(name, summary) if name in metric_words() else score_in_words(name),
+            called(name, summary) if name in metric_words(summary["kind"]) else score_in_words(name),
             *(format_score(scores[name]) if name in scores else "" for scores in columns.values()),
         ]
         if len(summary["seeds"]) > 1:
@@ -355,7 +355,7 @@ def comparisons(summary: Mapping[str, Any]) -> Iterator[Block]:
         yield Table(["setting", f"{called(criterion, summary)} (validation)"], rows, strong=best)
     if before := summary.get("before_adaptation"):
         yield Heading("Effect of domain adaptation")
-        names = [name for name in before["mean"][split] if name in metric_words()]
+        names = [name for name in before["mean"][split] if name in metric_words(summary["kind"])]
         rows = [
             [called(name, summary), *(mean_and_deviation(told, split, name) for told in (before, summary))]
             for name in names

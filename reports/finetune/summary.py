@@ -75,7 +75,7 @@ GUESSES = {
 
 
 def called(name: str, summary: Mapping[str, Any]) -> str:
-    return summary.get(SCORE_NAMES, {}).get(name, metric_words()[name])
+    return summary.get(SCORE_NAMES, {}).get(name, metric_words(summary["kind"])[name])
 
 
 def prepared_again(inputs: Inputs, run: FinishedRun) -> Prepared:
@@ -132,6 +132,7 @@ def summarize(
     }
     own, number = bootstrap(task, predictions, references), len(task.drawn_rows(references))
     summary = {
+        "kind": task.recipe.kind,
         "criterion": task.metric_for_best_model,
         SCORE_NAMES: task.score_names,
         "split": measured[-1],

@@ -33,6 +33,7 @@ def test_the_curve_of_a_run_that_ended_early_ends_early(tmp_path, monkeypatch):
     (tmp_path / "seed-0" / "log.jsonl").write_text(log, encoding="utf-8")
     outcome = SimpleNamespace(progress=Progress(step=50, seconds=1.0))
     summary = {
+        "kind": "classification",
         "criterion": "accuracy",
         "split": "test",
         "seeds": {"0": results_of({}, outcome, 100, {})},
@@ -103,6 +104,7 @@ def test_the_label_that_f1_is_of_is_named(recipe_of, tmp_path):
         )
         summary = {
             "criterion": "f1",
+            "kind": task.recipe.kind,
             "score_names": task.score_names,
             "split": "test",
             "seeds": {"0": {}},

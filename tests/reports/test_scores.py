@@ -16,13 +16,24 @@ def test_every_task_and_metric_has_words(kind):
     recipe = parse_recipe(TASKS[kind], {"kind": kind})
     assert recipe.TERMS.keys() == {kind}
     assert what_is_scored(kind) == recipe.TERMS[kind][0]
-    assert recipe.build().metrics.keys() <= metric_words().keys()
+    assert recipe.build().metrics.keys() <= metric_words(kind).keys()
 
 
 @pytest.mark.parametrize("kind", OBJECTIVES)
 def test_all_objectives_have_the_same_words_for_a_term(kind):
     assert all(words_of_term(term) == words for term, words in OBJECTIVES[kind].TERMS.items())
     assert not OBJECTIVES[kind].TERMS.keys() & TASKS.keys()
+
+
+def test_a_report_of_fine_tuning_reads_its_own_task_alone():
+    program = (
+        "import sys\n"
+        "from tercet.reports.finetune import report\n"
+        "assert report.called('accuracy', {'kind': 'classification'}) == 'accuracy'\n"
+        "print([name for name in sys.modules if name.endswith(('tasks.chat', 'tasks.ranking'))])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 def test_a_report_of_pretraining_reads_no_tasks():

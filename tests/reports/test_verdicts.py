@@ -98,6 +98,7 @@ def test_a_share_of_the_teachers_score_is_compared_with_all_of_it(interval, begi
 def test_what_the_teacher_brought_follows_from_the_control(lead, beginning):
     student = {"score": 0.901, "share": 0.97, "interval": [0.95, 0.99]}
     told = {
+        "kind": "classification",
         "criterion": "accuracy",
         "split": "test",
         "rows": {"test": 500},
@@ -187,11 +188,21 @@ def test_few_rows_are_no_evidence(count):
     prompts = verdicts_of_prompts({"items": count}, is_higher_better=True)
     assert [each.text for each in prompts] == expected
     student = {"score": 1.0, "share": 1.0, "interval": [1.0, 1.0]}
-    told = {"criterion": "accuracy", "split": "test", "drawn": {"number": count, "unit": "rows"}}
+    told = {
+        "kind": "classification",
+        "criterion": "accuracy",
+        "split": "test",
+        "drawn": {"number": count, "unit": "rows"},
+    }
     told |= {"scores": {"student": student, "teacher": {"score": 1.0}}, "leads": {}}
     for step in ("task", "general"):
         assert [each.text for each in verdicts_of_students({step: told})] == expected
-    summary = {"criterion": "accuracy", "split": "test", "drawn": {"number": count, "unit": "rows"}}
+    summary = {
+        "kind": "classification",
+        "criterion": "accuracy",
+        "split": "test",
+        "drawn": {"number": count, "unit": "rows"},
+    }
     assert [each.text for each in verdicts_of_tasks(None, summary)] == expected
 
 
@@ -207,6 +218,7 @@ def test_few_rows_are_no_evidence(count):
 def test_nothing_is_compared_with_what_has_no_finite_score(loss, difference, interval):
     """0 would be the best of all losses."""
     summary = {
+        "kind": "classification",
         "criterion": "loss",
         "split": "test",
         "drawn": {"number": 50, "unit": "rows"},

@@ -139,6 +139,7 @@ def test_a_model_that_failed_is_of_no_use(loss):
 def test_fine_tuning_ends_with_score_interval_and_baselines(end):
     summary = {
         "split": "test",
+        "kind": "classification",
         "criterion": "accuracy",
         "seeds": {"7": {"test": {"accuracy": 0.853}}},
         "best_seed": 7,
@@ -159,6 +160,7 @@ def test_fine_tuning_ends_with_score_interval_and_baselines(end):
 def test_few_rows_end_without_an_interval(end, tmp_path):
     summary = {
         "split": "test",
+        "kind": "classification",
         "criterion": "accuracy",
         "seeds": {"0": {"test": {"accuracy": 1.0}}},
         "best_seed": 0,
@@ -181,6 +183,7 @@ def test_few_rows_end_without_an_interval(end, tmp_path):
 def test_of_several_seeds_score_and_interval_are_the_kept_ones(end, tmp_path):
     summary = {
         "split": "test",
+        "kind": "classification",
         "criterion": "accuracy",
         "seeds": {"0": {"test": {"f1": 0.4, "accuracy": 0.5}}, "1": {"test": {"f1": 0.8, "accuracy": 0.9}}},
         "best_seed": 1,
@@ -206,7 +209,7 @@ def test_of_several_seeds_score_and_interval_are_the_kept_ones(end, tmp_path):
 
 def test_distillation_ends_with_student_and_teacher(end):
     scores = {"student": {"score": 0.9}, "without-teacher": {"score": 0.8}, "teacher": {"score": 0.95}}
-    told, *_ = end("distill", {"task": {"criterion": "f1", "scores": scores}})
+    told, *_ = end("distill", {"task": {"kind": "classification", "criterion": "f1", "scores": scores}})
     assert told == "teacher f1 0.95; without-teacher f1 0.8; student f1 0.9"
     scores = {"student": {"accuracy": {"score": 0.3}, "evaluation": {"loss": 4}}, "teacher": {}}
     told, *_ = end("distill", {"general": {"scores": scores}})
@@ -216,6 +219,7 @@ def test_distillation_ends_with_student_and_teacher(end):
 def test_prompting_ends_with_a_score_for_every_number_of_demonstrations(end):
     shots = {str(k): {"mean": 0.5 + k / 10, "interval": [0.4, 0.7], "scores": {}} for k in (0, 1)}
     results = {
+        "kind": "classification",
         "criterion": "accuracy",
         "models": [{"name": "gpt2", "shots": shots, "lost_by_tokenizer": []}],
         "baselines": {"majority": 0.25},

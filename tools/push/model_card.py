@@ -291,7 +291,8 @@ def read_scores(run: FinishedRun) -> Iterator[Score]:
     """List the scores that are finite and mean something to a reader."""
     scores = run.evaluation.get("scores", {})
     for name, value in scores.items():
-        if name.partition("/")[2] in metric_words() and value is not None:
+        term, _, metric = name.partition("/")
+        if metric in metric_words(term) and value is not None:
             interval = scores.get(f"{name}/{INTERVAL}")
             yield Score(name, value, as_pair(interval))
 
@@ -309,7 +310,7 @@ def evaluation_results(run: FinishedRun) -> list[EvalResult]:
             dataset_name=name,
             dataset_split=run.scored_split,
             metric_type=score.metric,
-            metric_name=f"{metric_words()[score.metric]} of {what_is_scored(score.term)}",
+            metric_name=f"{metric_words(score.term)[score.metric]} of {what_is_scored(score.term)}",
             metric_value=score.value,
             metric_args={"interval_95": list(score.interval)} if score.interval else None,
         )
@@ -328,7 +329,7 @@ def with_four_digits(score: Score) -> str:
 def results(run: FinishedRun) -> Iterator[str]:
     """List the scores on held-out text."""
     rows = [
-        [what_is_scored(score.term), metric_words()[score.metric], with_four_digits(score)]
+        [what_is_scored(score.term), metric_words(score.term)[score.metric], with_four_digits(score)]
         for score in read_scores(run)
     ]
     if rows:
