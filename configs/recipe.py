@@ -39,6 +39,8 @@ PRESETS = "model"
 
 ALTERNATIVES: Mapping[KeyPath, tuple[str, str]] = {
     ("training", "schedule"): ("warmup_steps", "warmup_ratio"),
+    ("general", "training", "schedule"): ("warmup_steps", "warmup_ratio"),
+    ("adaptation", "training", "schedule"): ("warmup_steps", "warmup_ratio"),
     ("corpus",): ("path", "reader"),
 }
 """Keys above two others -> these, of which a recipe sets one: who overrides that one means it alone."""
@@ -306,12 +308,9 @@ def _nearest_recipe(name: str, known: list[str]) -> str:
 
 def split_overrides(overrides: Iterable[str], parts: Container[str]) -> tuple[list[str], list[str]]:
     """Separate overrides of the recipe from those of the machines: they have a dot, or name a part of it."""
-    of_recipe: list[str] = []
-    of_machines: list[str] = []
-    for override in overrides:
-        key = override.partition("=")[0].strip()
-        (of_recipe if "." in key or key in parts else of_machines).append(override)
-    return of_recipe, of_machines
+    keys = [(each, each.partition("=")[0].strip()) for each in overrides]
+    of_machines = [each for each, key in keys if "." not in key and key not in parts]
+    return [each for each, _ in keys if each not in of_machines], of_machines
 
 
 def _described(error: ValueError, data: Any) -> str:

@@ -36,7 +36,7 @@ TYPES: Mapping[str, tuple[Any, str]] = {
     "integer": (int, "a valid integer"),
     "number": ((int, float), "a valid number"),
     "boolean": (bool, "a valid boolean"),
-    "array": (list, "a valid array"),
+    "array": (list, "a list in brackets"),
     "object": (dict, "keys with values"),
     "null": (type(None), "null"),
 }

@@ -119,7 +119,7 @@ def test_the_keys_of_a_union_are_those_of_the_chosen_kind(write, override, answe
         ('training.steps="100"', 'training.steps = "100": must be a valid integer'),
         ("training.precision=fp12",
          "training.precision = \"fp12\": must be 'auto', 'fp32', 'bf16' or 'fp16'"),
-        ("corpus.train=3", "corpus.train = 3: must be a valid string or must be a valid array"),
+        ("corpus.train=3", "corpus.train = 3: must be a valid string or must be a list in brackets"),
         ("training.optimizer=adamw", 'training.optimizer = "adamw": must be keys with values'),
         ("training.steps", "override 'training.steps': write key=value, as in training.steps=100"),
         ("training.steps.a=1", "override 'training.steps.a=1': steps is 7 and has no keys; set steps itself"),
@@ -207,6 +207,11 @@ def test_an_override_replaces_its_alternative_in_the_file_alone(write, overrides
         "corpus"
     ]
     assert corpus == {"tasks": 2, "reader": {"name": "WarcReader"}}
+    part = read_overrides(
+        ["general.training.schedule.warmup_steps=5"],
+        {"general": {"training": {"schedule": {"warmup_ratio": 0.1}}}},
+    )
+    assert part == {"general": {"training": {"schedule": {"warmup_steps": 5}}}}
     both = ["training.schedule.warmup_steps=5", "training.schedule.warmup_ratio=0.2"]
     with pytest.raises(
         ValueError, match=r"training\.schedule: warmup_steps = 5 and warmup_ratio = 0\.2: give"

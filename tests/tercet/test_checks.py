@@ -84,7 +84,7 @@ WRONG = [
     ("tokenizer encoder-demo tokenizer.vocab_size=1", "must be greater than or equal to 8"),
     ("finetune chat training.epochs=none", 'training.epochs = "none": must be a valid number'),
     ("distill two-step task.temperature=-1", "task.temperature = -1: must be greater than 0"),
-    ("fewshot copa prompting.num_fewshot=some", 'prompting.num_fewshot = "some": must be a valid array'),
+    ("fewshot copa prompting.num_fewshot=some", 'prompting.num_fewshot = "some": must be a list in brackets'),
     ("fewshot copa data.test=nowhere/rows.jsonl", "nowhere/rows.jsonl does not exist: name one"),
 ]  # fmt: skip
 

@@ -29,7 +29,7 @@ def test_a_single_tracker_may_stand_alone(written, expected):
         ("wanb", "; did you mean wandb?"),
         (["TensorBord"], "; did you mean tensorboard?"),
         (["wandb", "abacus"], "trackers.1 = \"abacus\": must be 'aim', 'clearml', "),
-        (3, "or must be a valid array"),
+        (3, "or must be a list in brackets"),
     ],
 )
 def test_a_name_that_is_no_tracker_is_answered_with_the_nearest(written, message):
