@@ -23,7 +23,7 @@ from .tasks.recipes import TaskRecipe
 VARIABLE = ("training.", "lora.", "model.overrides.")
 """What the keys of a grid begin with: what changes neither rows nor weights to begin with."""
 
-OF_LABELS = ("id2label", "label2id", "problem_type")
+OF_LABELS = ("id2label", "label2id", "num_labels", "problem_type")
 """Fields of a model's configuration that tell of the task's labels."""
 
 

@@ -44,7 +44,7 @@ REFUSED = {
         {"model": {"overrides": {name: None}}},
         rf"model: overrides\.{name}: what labels there are is the task's to say",
     )
-    for name in ("id2label", "label2id", "problem_type")
+    for name in ("id2label", "label2id", "num_labels", "problem_type")
 }  # fmt: skip
 """Kind of task, changes of its recipe, and what is said before anything is tried."""
 
