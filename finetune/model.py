@@ -279,21 +279,23 @@ def with_additions(model: TercetPreTrainedModel, lora: LoraRecipe) -> nn.Module:
     except ImportError:
         raise ValueError("lora needs peft: pip install 'tercet[lora]', or leave lora out") from None
     words = model.get_output_embeddings()
+    heads = [name for name, head in model.named_children() if name != "model" and head is not words]
     config = peft.LoraConfig(
         r=lora.rank,
         lora_alpha=lora.alpha,
         lora_dropout=lora.dropout,
         target_modules=list(lora.target_modules),
-        modules_to_save=[
-            name for name, head in model.named_children() if name != "model" and head is not words
-        ],
+        modules_to_save=heads,
     )
     try:
         with warnings.catch_warnings():  # peft reads an attribute by the name that transformers 6 removes
             warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated")
             return peft.get_peft_model(model, config)
-    except ValueError as error:
-        raise ValueError(f"lora.target_modules: {error}") from None
+    except ValueError:
+        raise ValueError(
+            f"lora.target_modules is {[*lora.target_modules]}, but {type(model).__name__} has no layers of "
+            "these names: leave it out, which takes all of its blocks' linear ones"
+        ) from None
 
 
 def merged(learner: nn.Module, adapter: Path) -> tuple[TercetPreTrainedModel, dict[str, Tensor]]:

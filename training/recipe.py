@@ -94,9 +94,7 @@ class OptimizerRecipe:
 
     def __post_init__(self):
         if self.kind == "adam" and self.weight_decay:
-            raise ValueError(
-                f"weight_decay = {self.weight_decay}: adam has no weight decay; choose kind adamw"
-            )
+            raise ValueError(f"weight_decay = {self.weight_decay}: adam has no weight decay; choose adamw")
         if self.kind != "adamw" and self.layer_decay < 1:
             raise ValueError(
                 f"layer_decay = {self.layer_decay}: {self.kind} has one learning rate for all layers; remove "

@@ -85,7 +85,8 @@ def inherit(
     misfits = [name for name in tensors if name not in own or own[name].shape != tensors[name].shape]
     if misfits:
         raise ValueError(
-            f"model.overrides do not fit its weights: the shapes of {shortened(misfits)} would change"
+            f"model.overrides do not fit its weights: the shapes of {shortened(misfits, 3)} would change: "
+            "leave out what changes them"
         )
     model.load_state_dict(tensors, strict=False)
     return sorted(set(dict(model.named_parameters())) - set(tensors))

@@ -116,6 +116,15 @@ def test_the_order_of_a_heads_labels_is_that_of_their_numbers(bases, tmp_path):
     assert head_for(names, tmp_path).equal(weight)
 
 
+def test_additions_to_layers_of_other_names_are_refused(bases):
+    pytest.importorskip("peft", reason="PEFT is not installed")
+    model: Any = Checkpoint.open(str(bases / "encoder")).ours()
+    with pytest.raises(
+        ValueError, match=r"target_modules is \['query'\], but Tercet.* of these names: leave it"
+    ):
+        learner_of(model, LoraRecipe(target_modules=("query",)), 0)
+
+
 @pytest.mark.parametrize("member", ["decoder", "seq2seq"])
 def test_a_head_that_is_the_table_of_the_embeddings_is_no_addition_of_lora(member, bases, tmp_path):
     """It stays tied, so that the saved model is the one that has learned (huggingface/peft, issue 2777)."""
