@@ -160,7 +160,9 @@ def read_document(text: str) -> Any:
     except RecursionError:
         raise ValueError("values inside of values, hundreds deep: write fewer brackets or indents") from None
     except Exception as error:  # what YAML's own types make of `!!int x`
-        raise ValueError(f"not plain data ({' '.join(str(error).split())})") from None
+        raise ValueError(
+            f"not plain data ({' '.join(str(error).split())}): write the value without a tag"
+        ) from None
 
 
 def write_document(data: Any) -> str:

@@ -106,7 +106,9 @@ def panics_told(who: str) -> Iterator[None]:
             if not is_panic(error):
                 raise
             printed.truncate(0)
-            raise ValueError(f"{who} is damaged (tokenizers: {first_line(error)})") from None
+            raise ValueError(
+                f"{who} is damaged (tokenizers: {first_line(error)}): copy or save it again"
+            ) from None
         finally:
             sys.stderr.flush()
             os.dup2(kept, 2)

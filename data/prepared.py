@@ -133,8 +133,8 @@ def manifest_of(source: Any) -> str | None:
     if is_remote(name):
         if not name.endswith(f"/{MANIFEST}"):
             raise ValueError(
-                f"corpus {name} lies elsewhere: name the {MANIFEST} of a prepared corpus there, or prepare "
-                f"this text with `tercet prepare`, which reads such addresses"
+                f"corpus {name} is a remote address: name the {MANIFEST} of a prepared corpus there, or "
+                f"prepare this text with `tercet prepare`, which reads such addresses"
             )
         return name
     path = Path(name).expanduser()

@@ -168,6 +168,7 @@ def load_foreign(checkpoint: Checkpoint, member: Member) -> PreTrainedModel:
     except ValueError as error:
         if "Unrecognized configuration class" in str(error):
             raise ValueError(
-                f"{checkpoint.name} cannot be evaluated: {auto_class} does not support it"
+                f"{checkpoint.name} cannot be evaluated: {auto_class} does not support it; name an "
+                "encoder, a decoder or a sequence-to-sequence model"
             ) from error
         raise

@@ -107,7 +107,7 @@ class TextEncoder:
         least = self.tokenizer.num_special_tokens_to_add(len(columns) > 1) + len(columns)
         if longest < least:
             raise ValueError(
-                f"{longest} tokens are too few for a row, which needs at least {least}: raise data.max_length"
+                f"a row needs at least {least} tokens, but the maximum is {longest}: raise data.max_length"
             )
         options |= dict(zip(names, map(list, columns), strict=False))
         options |= {"return_attention_mask": False, "return_token_type_ids": True, "verbose": False}

@@ -61,8 +61,8 @@ class PretrainedModelRecipe:
         for name in OF_LABELS:
             if name in self.overrides:
                 raise ValueError(
-                    f"overrides.{name}: what labels there are is the task's to say, and kept with the "
-                    "model; remove it, and name labels in task.label_names"
+                    f"overrides.{name}: the task sets the labels, and saves them with the model; "
+                    "remove it, and name labels in task.label_names"
                 )
 
 

@@ -74,7 +74,9 @@ class SplitRows(dict[str, Dataset]):
         with warnings.catch_warnings(action="ignore"):  # the rows that are left are read once more
             reading = without_bad_rows(Reading(self[split], self.places[split], self.tallies[split]), check)
         if not len(reading.rows):
-            raise ValueError(f"all {len(self[split]):,} rows are bad: name a file that has others")
+            raise ValueError(
+                f"all {len(self[split]):,} rows of {split} are bad: correct them, or name another file"
+            )
         self.add(split, *reading)
 
 

@@ -36,7 +36,8 @@ def build_tagger(
         )
     if from_scratch:
         raise ValueError(
-            "model.from_scratch draws the word vectors that model.tagger reads: remove one of them"
+            "model.from_scratch = true would randomize the word vectors that model.tagger reads: remove "
+            "one of them"
         )
     require_fields(TercetTaggerConfig, list(overrides))
     for name in OF_TAGGERS:

@@ -200,8 +200,8 @@ def require_names_of_their_own(held_out: HeldOut, objective: Objective) -> None:
     taken = {*objective.scored, EMA, MEAN, "left_out"}
     if bad := next((name for name in held_out.parts if name.partition("/")[0] in taken), None):
         raise ValueError(
-            f"corpus.validation has a text of the name {bad}, with which other scores begin "
-            f"({', '.join(sorted(taken))}): give it another name"
+            f"corpus.validation: the name {bad} is reserved for other scores ({', '.join(sorted(taken))}): "
+            "give the text another name"
         )
 
 

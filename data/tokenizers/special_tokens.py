@@ -90,8 +90,8 @@ def control_tokens(
     inserted |= set(roles.values()) - ends
     if refused := [name for name in choice if name in inserted]:
         raise ValueError(
-            f"corpus.control_tokens: {', '.join(map(repr, refused))} means something to objectives, which a "
-            f"text that speaks of it would change: leave it out"
+            f"corpus.control_tokens: {', '.join(map(repr, refused))} is reserved, since objectives insert it "
+            f"themselves: remove it from corpus.control_tokens"
         )
     return list(choice)
 

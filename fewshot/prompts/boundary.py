@@ -131,7 +131,10 @@ class Seq2SeqPrompts(PromptEncoder):
     ):
         super().__init__(tokenizer, policy)
         if start_id is None:
-            raise ValueError("the model's configuration has no decoder_start_token_id: set it and save again")
+            raise ValueError(
+                "the model has no decoder_start_token_id: set it in its config.json (T5: the pad token's id, "
+                "BART: the eos token's)"
+            )
         # BART's targets begin with a token of their own behind the start, mBART's with their language.
         self.lead = (start_id,) if forced_id is None else (start_id, forced_id)
         self.sentinel: tuple[int, ...] = ()

@@ -97,13 +97,14 @@ class MixtureRecipe(BaseObjectiveRecipe):
                 )
             if type(recipe).build_model is not BaseObjectiveRecipe.build_model:
                 raise ValueError(
-                    f"{recipe.kind} trains several models, so that it cannot be part of a mixture"
+                    f"{recipe.kind} trains several models, so that it cannot be part of a mixture: remove it "
+                    "from objective.objectives"
                 )
         needed = {recipe.model_class: recipe.kind for recipe in self.recipes}
         if len({recipe.reads_pairs for recipe in self.recipes}) > 1:
             raise ValueError(
                 f"objectives mix {' and '.join(needed.values())}, of which only some read pairs of "
-                "texts: a mixture needs one kind of corpus"
+                "texts: keep those that do, or the others"
             )
         for model_class in needed:
             if all(other == model_class or other in SERVES.get(model_class, ()) for other in needed):

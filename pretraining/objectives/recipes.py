@@ -119,7 +119,10 @@ class ObjectiveContext:
 
     def required_start_id(self, kind: str) -> int:
         if self.decoder_start_id is None:
-            raise ValueError(f"{kind} needs a decoder_start_token_id: set it in the model's configuration")
+            raise ValueError(
+                f"{kind} needs a decoder_start_token_id: set it in the model's config.json (T5: the pad "
+                "token's id, BART: the eos token's)"
+            )
         return self.decoder_start_id
 
 

@@ -73,9 +73,9 @@ def test_runs_and_prepared_corpora_read_tokens_of_objectives_alike(with_control_
     [
         (["<|sys|>"], r"no special token '<\|sys\|>'"),
         (["a"], "no special token 'a'"),
-        (["[PAD]"], r"'\[PAD\]' means something to objectives"),
-        (["<fim>"], "'<fim>' means something to objectives"),
-        (["<extra_id_0>"], "'<extra_id_0>' means something to objectives"),
+        (["[PAD]"], r"'\[PAD\]' is reserved, since objectives insert it"),
+        (["<fim>"], "'<fim>' is reserved, since objectives insert it"),
+        (["<extra_id_0>"], "'<extra_id_0>' is reserved, since objectives insert it"),
     ],
 )
 def test_other_names_are_refused(with_control_tokens, names, message):

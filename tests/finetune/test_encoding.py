@@ -162,7 +162,10 @@ def test_a_frame_is_something_left(families, encode):
 def test_a_room_too_small_for_a_frame_is_refused(encode, name, columns, least):
     texts = [TEXTS] * columns
     assert max(map(len, encode(name, *texts, max_length=least)["input_ids"])) <= least
-    with pytest.raises(ValueError, match=rf"{least - 1} tokens are too few for a row, which needs at least"):
+    with pytest.raises(
+        ValueError,
+        match=rf"a row needs at least {least} tokens, but the maximum is {least - 1}: raise data\.max_length",
+    ):
         encode(name, *texts, max_length=least - 1)
 
 

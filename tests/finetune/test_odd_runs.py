@@ -42,7 +42,7 @@ REFUSED = {
     name: (
         "classification",
         {"model": {"overrides": {name: None}}},
-        rf"model: overrides\.{name}: what labels there are is the task's to say",
+        rf"model: overrides\.{name}: the task sets the labels",
     )
     for name in ("id2label", "label2id", "num_labels", "problem_type")
 }  # fmt: skip

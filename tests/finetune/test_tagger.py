@@ -200,7 +200,7 @@ def test_a_word_with_a_space_is_labelled_at_its_beginning(tagger_recipe, tmp_pat
     [
         (("static",), {"kind": "classification"}, "model.tagger labels words, but the task is class"),
         (("static",), {"overrides": {"embeddings": []}}, "model.overrides.embeddings: name the models"),
-        (("static",), {"overrides": {"id2label": {0: "O"}}}, "overrides.id2label: what labels there are"),
+        (("static",), {"overrides": {"id2label": {0: "O"}}}, "overrides.id2label: the task sets the labels"),
         (("static",), {"training": {"frozen_layers": -1}},
          "training.frozen_layers is -1, but model.tagger freezes the word"),
         (("static",), {"training": {"layer_decay": 0.9}},
@@ -220,7 +220,7 @@ def test_models_without_word_vectors_are_refused(recipe_of, bases):
     with pytest.raises(ValueError, match="a tercet_encoder gives no word vectors to a tagger"):
         prepare(find_inputs(recipe))
     drawn = replace(recipe, model=replace(recipe.model, from_scratch=True))
-    with pytest.raises(ValueError, match=r"model\.from_scratch draws the word vectors"):
+    with pytest.raises(ValueError, match=r"model\.from_scratch = true would randomize the word vectors"):
         prepare(find_inputs(drawn))
 
 

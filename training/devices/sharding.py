@@ -112,9 +112,9 @@ def require_pieces(cpu_offload: bool, accelerator: Accelerator) -> None:
     """Check that a layout can be had, and that weights that are to rest on the CPU are shared out."""
     if sharding_plugin(accelerator) is None and cpu_offload:
         raise ValueError(
-            "training.cpu_offload = true, but every process holds the whole model: share it out (accelerate "
-            "launch --use_fsdp --fsdp_version 2, or torchrun with ACCELERATE_USE_FSDP=true FSDP_VERSION=2), "
-            "or leave cpu_offload out"
+            "training.cpu_offload = true, but every process holds the whole model: shard it by FSDP2 "
+            "(accelerate launch --use_fsdp --fsdp_version 2, or torchrun with ACCELERATE_USE_FSDP=true "
+            "FSDP_VERSION=2), or leave cpu_offload out"
         )
 
 

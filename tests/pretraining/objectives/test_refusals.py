@@ -60,7 +60,7 @@ LACKING = [
         "needs the tokenizer's cls_token or bos_token, but both are None: add",
     ),
     (lambda: read("span_corruption").build(ObjectiveContext(tokenizer_of(), 32)),
-     "span_corruption needs a decoder_start_token_id: set it"),
+     "span_corruption needs a decoder_start_token_id: set it in the model's config.json"),
 ]  # fmt: skip
 """What tokenizer or model lack."""
 
