@@ -130,7 +130,7 @@ def scaled_embeddings(seed: int, broken: str = "", widths: Sequence[int] = (32, 
             layer = Embeddings(config, POSITIONS["none"](config)).eval()
             nn.init.normal_(layer.embed_tokens.weight, std=config.initializer_range)
             positions = torch.arange(200)[None]
-            tokens = layer(positions, None, None, positions).square().mean()
+            tokens = layer(layer.embed_tokens(positions), None, positions).square().mean()
             quotient = tokens / sinusoids(width, 200).square().mean()
             curves[name].append((math.log2(width), quotient.log10().item()))
     return Measured(
