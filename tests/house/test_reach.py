@@ -1,6 +1,6 @@
 """How far a reader has to go: functions that a whole recipe is handed to, and what each run imports.
 
-The bounds are what is reached: they may only fall.
+Bounds may only fall: files are those that are reached, lines are rounded up to 500.
 """
 
 import ast
@@ -19,22 +19,22 @@ FUNCTIONS_WITH_A_RECIPE = 58
 """Functions and methods with a parameter `recipe`."""
 
 MOST = {
-    "pretraining": (98, 22_448),
-    "finetune": (100, 21_906),
-    "distill": (60, 12_399),
-    "fewshot": (76, 15_349),
+    "pretraining": (98, 22_500),
+    "finetune": (100, 22_000),
+    "distill": (60, 12_500),
+    "fewshot": (76, 15_500),
 }
 """Folder of a run -> the files and the lines that its `run.py` imports, by way of others."""
 
 MOST_WITH_A_MEMBER = {
-    "pretraining": (108, 25_247),
-    "finetune": (110, 24_705),
-    "distill": (70, 15_198),
-    "fewshot": (86, 18_148),
+    "pretraining": (108, 25_500),
+    "finetune": (110, 25_000),
+    "distill": (70, 15_500),
+    "fewshot": (86, 18_500),
 }
 """The same with the largest of the three Transformers; a run imports the one that it is about."""
 
-MOST_WITH_A_STEP = {"general": (114, 24_745), "task": (114, 23_651)}
+MOST_WITH_A_STEP = {"general": (114, 25_000), "task": (114, 24_000)}
 """Step of a distillation -> the same of `distill/run.py` with the step, which it imports by the recipe."""
 
 RECURRENT = ROOT / "modeling" / "recurrent"
