@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers.cache_utils import Cache, EncoderDecoderCache
+from transformers.cache_utils import Cache
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.utils import logging
 
@@ -27,6 +27,7 @@ from .attention.packing import (
     filling,
     has_holes,
     is_padding_mask,
+    of_target,
     share_rows,
 )
 from .attention.patterns import PATTERNS
@@ -312,9 +313,7 @@ class TercetStack(TercetPreTrainedModel):
             return with_tiles(self.config, patterns, sequences, x, dropout)
         if attention_mask is not None and not is_padding_mask(attention_mask):
             return kernel_masks(attention_mask, self.masking_config(output_attentions), x, cache)
-        if isinstance(cache, EncoderDecoderCache):
-            cache = cache.self_attention_cache
-        config, ids = self.masking_config(output_attentions), layout.sequence_ids
+        config, ids, cache = self.masking_config(output_attentions), layout.sequence_ids, of_target(cache)
         return {
             kind: pattern.build_mask(config, x, attention_mask, cache, ids, global_tokens)
             for kind, pattern in patterns.items()

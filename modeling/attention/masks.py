@@ -22,12 +22,12 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask
 from transformers import PreTrainedConfig
-from transformers.cache_utils import Cache, EncoderDecoderCache
+from transformers.cache_utils import Cache
 
 from ..compatibility import is_tracing
 from ..configuration_tercet import takes_blocks, takes_bounds
 from .dot_product import additive
-from .packing import Mask, Masks, is_padding_mask
+from .packing import Mask, Masks, is_padding_mask, of_target
 from .relative_bias import dtype_of_scores
 
 DROPPED = -1000.0
@@ -115,8 +115,7 @@ def kernel_masks(given: Mask | Masks, config: PreTrainedConfig, x: Tensor, cache
 
 def of_cache(mask: Mask, num_queries: int, cache: Cache | None, layer_idx: int) -> Mask:
     """Return the part of a mask of pairs that is of the keys in a cache: a sliding layer's has not all."""
-    if isinstance(cache, EncoderDecoderCache):
-        cache = cache.self_attention_cache
+    cache = of_target(cache)
     if cache is None or not isinstance(mask, Tensor) or is_tracing():
         return mask
     num_keys, first = cache.get_mask_sizes(num_queries, layer_idx)

@@ -18,7 +18,7 @@ from ..configuration_tercet import TercetConfig
 from ..layers.position_wise import build_head_norm, project, residual_linear
 from ..layers.positions import Rotation, rotate
 from .kernels import attend
-from .packing import Mask, extend, select_positions
+from .packing import Mask, extend, of_target, select_positions
 from .patterns import PATTERNS, AttentionPattern, FullAttention
 from .scores import GATES, SCORES
 
@@ -117,8 +117,7 @@ class SelfAttention(Attention):
         query, key = self.heads(query, self.q_norm), self.heads(key, self.k_norm)
         query, key, value = rotate(query, by=rotation), rotate(key, by=rotation), self.heads(value)
         key = self.score.prepare_key(key)
-        if isinstance(cache, EncoderDecoderCache):
-            cache = cache.self_attention_cache
+        cache = of_target(cache)
         if isinstance(cache, PagedAttentionCache):
             key, value = fill_pages(cache, key, value, self.layer_idx, kwargs)
         elif cache is not None:

@@ -542,6 +542,11 @@ def is_empty(cache: Cache | None) -> bool:
     return (isinstance(length, int) or length.is_cpu) and int(length) == 0
 
 
+def of_target(cache: Cache | None) -> Cache | None:
+    """Return the part of a cache that is of the text itself, where it also has one of an encoder's output."""
+    return cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
+
+
 def extend(
     cache: Cache, key: Tensor, value: Tensor, layer_idx: int, mask: Mask
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:

@@ -26,11 +26,11 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 from transformers import GenerationConfig, GenerationMixin
-from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, EncoderDecoderCache
+from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 from transformers.modeling_utils import PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
-from ..attention.packing import Layout, Masks, is_empty
+from ..attention.packing import Layout, Masks, is_empty, of_target
 from ..attention.patterns import PATTERNS
 from ..compatibility import CACHE, is_tested, is_tracing, with_one_cache
 from ..configuration_tercet import TercetConfig
@@ -113,17 +113,14 @@ class GrowingLayer(DynamicLayer):
 
 def make_growing(cache: Cache | None) -> None:
     """Let a dynamic cache grow in place, new or filled; beside an encoder, the part that grows at all."""
-    if isinstance(cache, EncoderDecoderCache):
-        cache = cache.self_attention_cache
+    cache = of_target(cache)
     if type(cache) is DynamicCache and not cache.offloading and not is_tracing():
         cache.layers = [converted(layer, DynamicLayer, GrowingLayer) for layer in cache.layers]
 
 
 def make_dynamic(cache: Cache | None) -> None:
     """Make a cache transformers' own again, without spare capacity, to be kept, copied or exported."""
-    if isinstance(cache, EncoderDecoderCache):
-        cache = cache.self_attention_cache
-    if cache is not None:
+    if (cache := of_target(cache)) is not None:
         cache.layers = [converted(layer, GrowingLayer, DynamicLayer) for layer in cache.layers]
 
 
@@ -140,8 +137,7 @@ def converted(layer: Any, kind: type[DynamicLayer], into: type[DynamicLayer]) ->
 
 def grows(cache: Cache | None) -> bool:
     """Return whether a cache, or the part of it that grows at all, does so in place."""
-    if isinstance(cache, EncoderDecoderCache):
-        cache = cache.self_attention_cache
+    cache = of_target(cache)
     layers = [] if cache is None else cache.layers
     return bool(layers) and all(type(layer) is GrowingLayer for layer in layers)
 
@@ -227,8 +223,9 @@ class TercetGenerativeModel(TercetLMHeadModel, GenerationMixin):
             refuse_prompt_chunks(self, *args, **kwargs)
         if self.device.type != "cpu" or not is_tested():
             return super().generate(*args, **kwargs)
-        given = self, models_in(self), CACHE not in kwargs, can_decode_step(self)
-        writing = None if is_hooked(self) else Writing(*given)
+        writing, parts = None, models_in(self)
+        if all(map(is_untouched, parts)):  # code that hooks, as transformers' exporters, finds its own caches
+            writing = Writing(self, parts, CACHE not in kwargs, can_decode_step(self))
         with prepacked_weights(self):
             token = _writing.set(writing)
             try:
@@ -282,23 +279,14 @@ def require_key_positions(config: TercetConfig) -> None:
 
 
 def can_decode_step(model: TercetGenerativeModel) -> bool:
-    """Return whether `decode_step` does what `forward` does: nothing is dropped, overridden or hooked."""
+    """Return whether `decode_step` does what `forward` does: nothing is dropped or overridden."""
     return (
         not model.training
         and owner(model, "forward") is owner(model, "decode_step")
         and not (model.config.output_attentions or model.config.output_hidden_states)
         and set(model.get_decoder().config.types_of_layers) == {"full_attention"}
         and all(module.config._attn_implementation in ("eager", "sdpa") for module in models_in(model))
-        and not is_hooked(model)
     )
-
-
-def is_hooked(model: TercetGenerativeModel) -> bool:
-    """Return whether a forward pass is hooked, replaced or compiled.
-
-    Such code, as transformers' exporters, then finds caches of transformers' own.
-    """
-    return not all(map(is_untouched, models_in(model)))
 
 
 def models_in(model: nn.Module) -> list[PreTrainedModel]:
