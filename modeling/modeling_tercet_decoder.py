@@ -146,10 +146,10 @@ class TercetDecoderModel(TercetStack):
         sequences = sequences or self.find_sequences(tokens, attention_mask, position_ids, lengths, cache)
         layout = self.lay_out(sequences, position_ids, call)
         if use_cache and cache is None and layout.has_rows:
-            cache = self.new_cache(encoder_hidden_states)
+            cache = DynamicCache(config=self.config)
+            cache = cache if encoder_hidden_states is None else self.cache_with_source(cache)
         x = self.embed(layout, input_ids, inputs_embeds, token_type_ids)
-        is_causal = kwargs.get("is_causal")
-        masks = self.masks(layout, x, attention_mask, output_attentions, cache, is_causal)
+        masks = self.masks(layout, x, attention_mask, output_attentions, cache, kwargs.get("is_causal"))
         source, source_mask = encoder_hidden_states, None
         if source is not None:
             bounds, given = (cu_seq_lens_k, max_length_k), encoder_attention_mask
@@ -214,11 +214,6 @@ class TercetDecoderModel(TercetStack):
                 f"a cache is given to {type(self).__name__} with gradient checkpointing, whose backward pass "
                 "computes layers again: leave the cache out, or call gradient_checkpointing_disable()"
             )
-
-    def new_cache(self, encoder_hidden_states: Tensor | None) -> Cache:
-        """Start a cache, of the source too if there is one."""
-        cache = DynamicCache(config=self.config)
-        return cache if encoder_hidden_states is None else self.cache_with_source(cache)
 
     def cache_with_source(self, cache: Cache) -> EncoderDecoderCache:
         """Add a cache of the source to that of the target; it is filled when it is first read."""
@@ -345,10 +340,6 @@ class TercetDecoderForCausalLM(TercetGenerativeModel, GenerationMixin):
     ) -> CausalLMOutputWithPast:
         states = self.model.decode_step(input_ids, position_ids, attention_mask, cache)
         return CausalLMOutputWithPast(logits=self.compute_logits(states), **by_name(cache))
-
-
-# transformers types its mixin's methods for a protocol that not even its own models meet.
-# pyright: reportIncompatibleMethodOverride=false
 
 
 class TercetDecoderForMaskedLM(TercetLMHeadModel):
