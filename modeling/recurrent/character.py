@@ -425,16 +425,11 @@ class TercetCharacterLanguageModel(TercetCharacterPreTrainedModel):
         losses = []
         for order, reader, predict in zip(text.orders, self.model.readers, self.predictions, strict=True):
             targets = order.targets(labels)
-            length = steps_of_targets(targets)
+            steps = (targets != IGNORE).any(dim=1).nonzero()
+            length = int(steps[-1]) + 1 if len(steps) else 1
             states = reader(order.columns(text.stream)[:length])
             losses.append(predict.loss(states, targets[:length], loss_arguments))
         return losses
-
-
-def steps_of_targets(targets: Tensor) -> int:
-    """Count the steps up to the last one that has a target, of targets (T, S); at least one."""
-    steps = (targets != IGNORE).any(dim=1).nonzero()
-    return int(steps[-1]) + 1 if len(steps) else 1
 
 
 def with_losses(losses: Sequence[Tensor] | None, **outputs: Tensor) -> TercetCharacterLanguageModelOutput:

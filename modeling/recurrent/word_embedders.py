@@ -132,8 +132,9 @@ def describe(config: NeuralConfig, tokenizer: PreTrainedTokenizerBase | None) ->
     for name in ("architectures", "auto_map", "dtype", "transformers_version"):
         description.pop(name, None)
     if isinstance(config, TercetElmoConfig):
-        description["vocab_size"] = 1  # words come as characters: no token needs a spelling
-        description = without_token_ids(description)
+        # Words come as characters: no token needs a spelling, and ids mean nothing without the vocabulary.
+        description = {name: each for name, each in description.items() if not name.endswith("_token_id")}
+        description["vocab_size"] = 1
     if isinstance(config, TercetCharacterConfig):
         characters, expansions = alphabet_of(tokenizer)
         num_characters, num_bytes = sizes(characters)
@@ -145,11 +146,6 @@ def describe(config: NeuralConfig, tokenizer: PreTrainedTokenizerBase | None) ->
             "expansions": expansions,
         }
     return description
-
-
-def without_token_ids(description: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out the ids of special tokens, which mean nothing without the vocabulary."""
-    return {name: value for name, value in description.items() if not name.endswith("_token_id")}
 
 
 def adopt(
