@@ -190,7 +190,8 @@ class TrainingRecipe:
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     """Maximum norm of the gradient (gradient clipping)."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """Precision of matrix products; weights stay in fp32. `auto`: bf16 if the machine supports it."""
+    """Precision of matrix products; weights stay in fp32. `auto`: bf16 where the
+    device is faster in it."""
     compile: bool | Literal["auto"] = "auto"
     """Whether layers and the loss are compiled (`torch.compile`). `auto`: on CUDA, if the
     machine can. On CUDA, and where they are compiled, all micro-batches have one size, filled up where they
