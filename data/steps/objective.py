@@ -27,8 +27,8 @@ INDEX = "index"
 IGNORE = -100
 """Label of a position that is not a target, as in `torch.nn.functional.cross_entropy`."""
 
-NOWHERE = torch.empty(0, dtype=torch.long)
-"""The positions of objectives whose heads read all states."""
+ALL_STATES = torch.empty(0, dtype=torch.long)
+"""What `predicted` returns where the head reads all states: no positions, since none need be named."""
 
 
 class Objective(ABC):
@@ -79,7 +79,7 @@ class Objective(ABC):
         """Count the targets of each term in this batch (0-dimensional tensors)."""
 
     def predicted(self, batch: Batch) -> Tensor | None:
-        """List the positions of this batch that are read in the end, ascending; `NOWHERE`: all of them.
+        """List the positions of this batch that are read in the end, ascending; `ALL_STATES`: all of them.
 
         A micro-batch of a fixed size says them (see `static_shapes`). `None`: there are no fixed sizes.
         """

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ...data.steps.examples import gather, has_field
-from ...data.steps.objective import IGNORE, INDEX, NOWHERE, Batch, Example, Objective, brought
+from ...data.steps.objective import ALL_STATES, IGNORE, INDEX, Batch, Example, Objective, brought
 from ...data.steps.packing import Ragged
 from ...data.steps.static_shapes import POSITIONS
 from ...data.steps.streams import fields_of, one_stream
@@ -54,7 +54,7 @@ class TaskObjective(Objective, Generic[Outputs]):
 
     def predicted(self, batch: Batch) -> Tensor | None:
         # heads read all states; tasks of tokens, or of texts within an example, say which
-        return NOWHERE
+        return ALL_STATES
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         return {self.term: self.loss(self.outputs(model, batch), batch)}
