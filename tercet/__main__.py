@@ -1,8 +1,4 @@
-"""The command line's entry: what went wrong becomes one line, and the exit code says whose fault it was.
-
-Exit codes: 0 done, 1 failure, 2 wrong usage (of an option, a recipe, a file), 130 interrupted, 141 nobody
-reads the output any more, as after `tercet recipes | head`.
-"""
+"""The command line's entry: what went wrong becomes one line, and the exit code says whose fault it was."""
 
 import atexit
 import os
@@ -23,6 +19,15 @@ from .finished_reports import ReportError
 
 WRONG_USAGE = (ValueError, FileNotFoundError)
 """Errors that are the user's, and say what to do."""
+
+EXIT_CODES = {
+    0: "done",
+    1: "failure, or a check failed",
+    2: "wrong usage: of an option, a recipe, a file",
+    130: "interrupted",
+    141: "nobody reads the output any more, as behind a pipe into `head`",
+}
+"""What the exit code of a command says."""
 
 LONGEST = 1200
 """Characters of a message, which may quote what somebody has written."""
@@ -125,9 +130,6 @@ def say(line: str, file: TextIO | None) -> None:
     except RuntimeError:
         pass  # Other threads open and close bars meanwhile: those of huggingface_hub have their own lock.
     print(line, file=file, flush=True)
-
-
-# PYTHON_ARGCOMPLETE_OK
 
 
 def leave_processes() -> None:

@@ -2,6 +2,7 @@
 
 from argparse import Action, ArgumentParser, _SubParsersAction
 
+from tercet.__main__ import EXIT_CODES
 from tercet.command_line import build_parser
 
 
@@ -10,8 +11,8 @@ def command_page() -> str:
     parser = build_parser()
     lines = ["# Commands", "", *_blocks(parser.description or ""), ""]
     lines += ["`tercet --version` prints the version, and `tercet COMMAND --help` what this page says.", ""]
-    lines += ["| exit code | meaning |", "|---|---|", "| 0 | done |", "| 1 | failure, or a check failed |"]
-    lines += ["| 2 | wrong usage: of an option, a recipe, a file |", "| 130 | interrupted |", ""]
+    lines += ["| exit code | meaning |", "|---|---|"]
+    lines += [*(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items()), ""]
     for name, command in subcommands(parser).items():
         lines += describe_command(name, command)
     return "\n".join(lines)
