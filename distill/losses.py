@@ -1,14 +1,14 @@
 """What a student learns from its teacher: the losses of a recipe (`general.losses`), a dataclass for each.
 
-kind                    loss                                                 narrower student  cached teacher
-soft_targets            KL divergence at each target, at a temperature       yes               yes
-reverse_kl              KL divergence in the reverse direction               yes               with all tokens
-generalized_divergence  generalized Jensen-Shannon divergence                yes               with all tokens
-logit_mse               squared error of logits at each target               yes               no
-cosine                  cosine of the last hidden states                     no                yes
-hidden_states           squared error of hidden states, of all layers or last projected         the last
-attention_maps          squared error of attention scores before the softmax with equal heads  no
-relations               self-attention relations of queries, keys and values yes               no
+kind                    loss                                              narrower student  cached teacher
+soft_targets            KL divergence at each target, at a temperature    yes               yes
+reverse_kl              KL divergence in the reverse direction            yes               with all tokens
+generalized_divergence  generalized Jensen-Shannon divergence             yes               with all tokens
+logit_mse               squared error of logits at each target            yes               no
+cosine                  cosine of the last hidden states                  no                yes
+hidden_states           squared error of hidden states, of all or of one  projected         the last
+attention_maps          squared error of scores before the softmax        with equal heads  no
+relations               relations among queries, keys and values          yes               no
 
 A loss is a sum over targets of what its paper defines for one of them, so that the loop can divide by the
 targets of the whole step. Softmaxes and sums are computed in float32. What the teacher says is a constant.
@@ -99,14 +99,14 @@ class VocabularyLoss(DistillationLoss):
 class SoftTargetLoss(VocabularyLoss):
     """Match the teacher's distribution (Hinton et al., 2015; Sanh et al., 2019).
 
-    Cross-entropy with it at a temperature T, times T squared:
+    KL divergence at temperature T, times T squared; its gradients are the cross-entropy's:
 
         T^2 * sum over tokens of  p (log p - log q),    p = softmax(z / T) of the teacher, q of the student
 
     (Hinton et al., 2015, section 2; Sanh et al., 2019, section 3.) T squared keeps gradients as large as
     those of the true labels, whatever T. Like DistilBERT's code, this leaves out the entropy of p, which is
-    no function of the student: gradients are those of the papers' cross-entropy, and 0 means agreement. Of a
-    teacher that is known for its k likeliest tokens only, p is their distribution.
+    no function of the student: 0 means agreement. Of a teacher that is known for its k likeliest tokens only,
+    p is their distribution.
     """
 
     kind: Literal["soft_targets"]

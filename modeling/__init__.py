@@ -1,4 +1,4 @@
-"""The models: importing this package lets transformers' Auto classes find them.
+"""Configurations and models, on disk too: importing this package lets transformers' Auto classes find them.
 
 A member is imported, and registered, when one of its models is asked for by its name, or by an Auto class.
 """

@@ -37,7 +37,7 @@ class PaddedRows:
     Args:
         size: (B, T).
         device: Of the tokens.
-        mask: (B, S), 0 at pads; S > T behind a cache. `None`: nothing tells of pads.
+        mask: (B, past + T), 0 at pads; `past` tokens are in a cache. `None`: nothing tells of pads.
         is_begin: (B, T), true where sequences begin, if a row has several, or a mask of pairs.
     """
 

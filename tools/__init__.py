@@ -1,1 +1,1 @@
-"""A folder for each command beyond the four runs."""
+"""Most commands beyond the four runs, each with a folder of its own or beside what it shares."""

@@ -1,7 +1,7 @@
 """Tables of weights: how a stock model calls what ours holds, and how a tensor is rearranged on the way.
 
     "h.*.ln_1.*": "layers.*.self_attention_norm.*"
-    "h.*.attn.c_attn.weight": Via("layers.*.self_attention.{q,k,v}_proj.weight", Transposed(), Chunked(3))
+    "h.*.attn.c_attn.weight": Via("layers.*.self_attention.{q,k,v}_proj.weight", TRANSPOSED, chunked(3))
 
 A star stands for one part of a name, the same on both sides; braces list several names of ours, in the order
 of what a rearrangement gives. The way back is defined beside the way there. Both consist of differentiable

@@ -17,6 +17,7 @@ span_corruption                                    seq2seq     running text
 prefix_language_modeling                           seq2seq     running text
 mixture_of_denoisers                               seq2seq     running text
 denoising                                          seq2seq     running text
+mixture                                            any         what its objectives read, each for a share
 
 The recipe of an objective is a dataclass, which builds whatever belongs to it:
 
