@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..data.steps.objective import IGNORE, Batch, counted, has_example
+from ..data.steps.objective import IGNORE, Batch, has_example, keep_or_blank
 from ..modeling import TercetPreTrainedModel
 from ..modeling.attention.kernels import choose_kernel
 from ..modeling.attention.multi_head import SelfAttention
@@ -81,11 +81,11 @@ def without_filling(outputs: ModelOutputs, batch: Batch, labels: Tensor) -> Mode
         name = "decoder_input_ids" if stack == "decoder" and "decoder_input_ids" in batch else "input_ids"
         has_states[stack] = torch.arange(batch[name].shape[1], device=bounds.device) < num_tokens
     return outputs._replace(
-        logits=None if outputs.logits is None else counted(outputs.logits, is_target),
-        tokens=None if outputs.tokens is None else counted(outputs.tokens, is_target),
-        states=counted(outputs.states, has_states["decoder"], 1.0),
+        logits=None if outputs.logits is None else keep_or_blank(outputs.logits, is_target),
+        tokens=None if outputs.tokens is None else keep_or_blank(outputs.tokens, is_target),
+        states=keep_or_blank(outputs.states, has_states["decoder"], 1.0),
         hidden={
-            stack: tuple(counted(layer, has_states[stack], 1.0) for layer in layers)
+            stack: tuple(keep_or_blank(layer, has_states[stack], 1.0) for layer in layers)
             for stack, layers in outputs.hidden.items()
         },
     )

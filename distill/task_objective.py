@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..data.steps.examples import gather, has_field
-from ..data.steps.objective import IGNORE, INDEX, Batch, Example, Objective, counted, has_example
+from ..data.steps.objective import IGNORE, INDEX, Batch, Example, Objective, has_example, keep_or_blank
 from ..data.steps.static_shapes import POSITIONS
 from ..finetune.encoding import NO_WORD
 from ..finetune.tasks.objectives import TaskObjective
@@ -53,7 +53,8 @@ class SoftLabels(ABC):
             return self.base.loss(found, batch)
         chosen, labels = batch[IS_LABELLED] > 0, batch["labels"]
         blank = torch.nan if labels.is_floating_point() else IGNORE
-        return self.base.loss(counted(found, chosen), batch | {"labels": counted(labels, chosen, blank)})
+        labels = keep_or_blank(labels, chosen, blank)
+        return self.base.loss(keep_or_blank(found, chosen), batch | {"labels": labels})
 
     @abstractmethod
     def soft(self, found: Tensor, right: Tensor, batch: Batch) -> Tensor:
@@ -102,7 +103,7 @@ class SoftTags(SoftLabels):
 
     def soft(self, found: Tensor, right: Tensor, batch: Batch) -> Tensor:
         is_word = batch["words"][0] > NO_WORD
-        return divergence(counted(found, is_word), counted(right, is_word), self.temperature)
+        return divergence(keep_or_blank(found, is_word), keep_or_blank(right, is_word), self.temperature)
 
     def count(self, batch: Batch) -> Tensor:
         return (batch["words"] != NO_WORD).sum()
@@ -142,7 +143,7 @@ class SoftTokens(SoftLabels):
 
     def soft(self, found: Tensor, right: Tensor, batch: Batch) -> Tensor:
         is_target = self.goals(batch) != IGNORE
-        return divergence(counted(found, is_target), counted(right, is_target), self.temperature)
+        return divergence(keep_or_blank(found, is_target), keep_or_blank(right, is_target), self.temperature)
 
     def goals(self, batch: Batch) -> Tensor:
         """Return the tokens that answers are for, (N,)."""
@@ -217,7 +218,7 @@ class TaskDistillation(Objective):
         found = self.labels.answers(model, without_targets(batch, *self.unread_by_student))
         own, right = found, self.ask_teacher(batch)
         if self.labels.has_rows:
-            own, right = (counted(each, has_example(batch)) for each in (own, right))
+            own, right = (keep_or_blank(each, has_example(batch)) for each in (own, right))
         losses = {"soft": self.labels.soft(own, right, batch)}
         if self.base.term in self.weights:
             losses[self.base.term] = self.labels.hard(found, batch)

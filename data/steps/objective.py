@@ -22,7 +22,10 @@ COMPONENT = "component"
 """In a batch of a mixture of objectives: the number of the one that it is for."""
 
 INDEX = "index"
-"""In a batch: the number of the example of each sequence, (S,), or `IGNORE`; it stays on the host."""
+"""In an example its number; in a batch that of the example of each sequence, (S,), or `IGNORE`, on the host.
+
+Ranking, whose sequences are groups of rows, has an array of numpy there, with the number of each row.
+"""
 
 IGNORE = -100
 """Label of a position that is not a target, as in `torch.nn.functional.cross_entropy`."""
@@ -122,11 +125,11 @@ def has_example(batch: Batch) -> Tensor:
     return brought(batch[INDEX], batch["cu_seq_lens_q"].device) != IGNORE
 
 
-def counted(values: Tensor, counts: Tensor, nothing: float = 0.0) -> Tensor:
-    """Keep the rows that count: alone on a CPU, elsewhere beside rows of a constant.
+def keep_or_blank(values: Tensor, is_kept: Tensor, blank: float = 0.0) -> Tensor:
+    """Keep some rows: on a CPU they alone remain, elsewhere the others are filled with a constant.
 
     Elsewhere than on a CPU their number would have to be waited for.
     """
     if values.is_cpu:
-        return values[counts]
-    return values.masked_fill(~counts.view(-1, *[1] * (values.dim() - 1)), nothing)
+        return values[is_kept]
+    return values.masked_fill(~is_kept.view(-1, *[1] * (values.dim() - 1)), blank)
