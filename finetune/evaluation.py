@@ -15,7 +15,7 @@ from datasets import Dataset
 from torch import nn
 
 from ..data.steps.examples import pick
-from ..data.steps.objective import Batch
+from ..data.steps.objective import INDEX, Batch
 from ..data.steps.step_planning import cut_evenly
 from ..training.evaluation import ratio
 from .encoding import LabelledExamples
@@ -91,7 +91,7 @@ def prediction_loop(
             for name, value in batch.items()
         }
         outputs = objective.outputs(model, batch)
-        for index, answer in zip(batch["index"].tolist(), objective.answers(outputs, batch), strict=True):
+        for index, answer in zip(batch[INDEX].tolist(), objective.answers(outputs, batch), strict=True):
             answers[index] = answer
         if "labels" in examples.fields:
             loss += float(objective.held_out_loss(outputs, batch))

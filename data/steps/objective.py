@@ -22,10 +22,7 @@ COMPONENT = "component"
 """In a batch of a mixture of objectives: the number of the one that it is for."""
 
 INDEX = "index"
-"""In an example its number; in a batch that of the example of each sequence, (S,), or `IGNORE`, on the host.
-
-Ranking, whose sequences are groups of rows, has an array of numpy there, with the number of each row.
-"""
+"""Number of an example; in a batch each sequence's, (S,), or `IGNORE`; in ranking each row's; on the CPU."""
 
 IGNORE = -100
 """Label of a position that is not a target, as in `torch.nn.functional.cross_entropy`."""

@@ -177,7 +177,7 @@ def is_target(batch: Batch) -> Tensor:
 
 
 def read_by(batch: Batch) -> Batch:
-    return without_targets(batch, "index", PROMPT, PROMPT_ENDS, "labels")
+    return without_targets(batch, INDEX, PROMPT, PROMPT_ENDS, "labels")
 
 
 DIGITS = 6

@@ -73,7 +73,7 @@ class GenerationObjective(TaskObjective[Written]):
         return torch.arange(batch["labels"].shape[1])
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        return {self.term: model(**without_targets(batch, "index"), reduction="sum").loss}
+        return {self.term: model(**without_targets(batch, INDEX), reduction="sum").loss}
 
     def outputs(self, model: nn.Module, batch: Batch) -> Written:
         ids, edges = batch["input_ids"][0].cpu().numpy(), batch["cu_seq_lens_k"].tolist()

@@ -50,7 +50,7 @@ class TaskObjective(Objective, Generic[Outputs]):
         """Return what the model says of each example, in the batch's order."""
 
     def targets(self, batch: Batch) -> dict[str, Tensor]:
-        return {self.term: torch.tensor(len(batch["index"]), device=batch["index"].device)}
+        return {self.term: torch.tensor(len(batch[INDEX]), device=batch[INDEX].device)}
 
     def predicted(self, batch: Batch) -> Tensor | None:
         # heads read all states; tasks of tokens, or of texts within an example, say which

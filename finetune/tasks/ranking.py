@@ -38,7 +38,7 @@ from torch.nn import functional as F
 
 from ...data.files.columns import texts_of
 from ...data.steps.examples import gather, has_field
-from ...data.steps.objective import Batch, Example
+from ...data.steps.objective import INDEX, Batch, Example
 from ...data.steps.packing import Ragged, ragged, restarting_positions
 from ...data.steps.static_shapes import POSITIONS
 from ...data.steps.streams import one_stream
@@ -72,13 +72,13 @@ class RankingObjective(TaskObjective[Tensor]):
         self.temperature = temperature
 
     def collate(self, examples: Sequence[Example], seed: int) -> Batch:
-        # `labels` (1, N) number the distinct texts, at each of their tokens. `index` has an entry for each
+        # `labels` (1, N) number the distinct texts, at each of their tokens. `INDEX` has an entry for each
         # row, not for each group, and is no tensor: it is left behind where batches are cut.
         rows, lengths = gather(examples, "input_ids"), gather(examples, "text_lengths").values
         edges = group_edges(len(rows), self.group_size)
         batch = one_stream(Ragged(rows.values, np.add.reduceat(rows.lengths, edges[:-1])))
         batch["position_ids"] = torch.from_numpy(restarting_positions(lengths))[None]
-        batch["index"] = gather(examples, "index").values
+        batch[INDEX] = gather(examples, INDEX).values
         if has_field(examples, "labels"):
             batch["labels"] = torch.from_numpy(gather(examples, "labels").values.repeat(lengths))[None]
         return batch
@@ -103,9 +103,9 @@ class RankingObjective(TaskObjective[Tensor]):
         ).sentence_embeddings[texts.numbers]
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        return F.cross_entropy(*self.contest(outputs, batch), reduction="sum")
+        return F.cross_entropy(*self.logits_and_targets(outputs, batch), reduction="sum")
 
-    def contest(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+    def logits_and_targets(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Score each query's documents, (P, D), -inf where they do not compete; say its own, (P,)."""
         num_tokens = batch["input_ids"].shape[1]
         begins = texts_within(batch).begins
@@ -123,7 +123,7 @@ class RankingObjective(TaskObjective[Tensor]):
 
     def answers(self, outputs: Tensor, batch: Batch) -> list[np.ndarray]:
         # the vectors of each row's texts, (R, C), or its query's alone, (1, C)
-        return list(outputs.float().unflatten(0, (len(batch["index"]), -1)).cpu().numpy())
+        return list(outputs.float().unflatten(0, (len(batch[INDEX]), -1)).cpu().numpy())
 
 
 def competing(texts: Tensor, groups: Tensor) -> Tensor:
