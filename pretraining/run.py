@@ -59,7 +59,7 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
             ON_REQUEST["push_checkpoints"](session)
         with waiting_for("the text: it is tokenized once, and found in the cache from then on"):
             parts = prepare(inputs, session.accelerator, inputs.tokenizer.found(run))
-        begin(run, inputs, parts, session)
+        take_folder(run, inputs, parts, session)
         keeping = nullcontext()
         if inputs.training.revisions is not None:
             keeping = ON_REQUEST["revisions"](session, parts, inputs.corpus.cache)
@@ -70,7 +70,7 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
         return run.folder / MODEL
 
 
-def begin(run: Run, inputs: Inputs, parts: Prepared, session: Session) -> None:
+def take_folder(run: Run, inputs: Inputs, parts: Prepared, session: Session) -> None:
     """Take the folder of a run, and say what the run is about to do; every process calls this."""
     with run.together() as is_main:
         if is_main:

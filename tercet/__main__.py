@@ -52,7 +52,7 @@ def run_one(arguments: Sequence[str]) -> int:
     try:
         try:
             with plain_streams():
-                return carry_out(arguments)
+                return run_command(arguments)
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()  # here an error can still be told, and not when Python ends
@@ -73,7 +73,7 @@ def hide_bars() -> None:
             os.environ.setdefault(f"{library}_DISABLE_PROGRESS_BARS", "1")
 
 
-def carry_out(arguments: Sequence[str]) -> int:
+def run_command(arguments: Sequence[str]) -> int:
     """Run one command, and say in one line what went wrong."""
     options = parse(arguments)
     try:

@@ -80,7 +80,7 @@ def command_for(source: Any, overrides: Sequence[str]) -> str:
     return fitting[0]
 
 
-def carry_out(
+def run_recipe(
     command: str,
     source: Any,
     overrides: Sequence[str],

@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from .calls import carry_out, command_for, load_recipe, say_that_libraries_load, values_of_rows
+from .calls import run_recipe, command_for, load_recipe, say_that_libraries_load, values_of_rows
 from .command import TRUST_REMOTE_CODE, Argument, OneOf, Recipe, command, flag
 from .finished_reports import find_finished, write_report
 from .results import Result
@@ -36,7 +36,7 @@ def pretrain(
         FileNotFoundError: A named file does not exist.
         KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
     """
-    return carry_out("pretrain", recipe, overrides, values, resume=resume, overwrite=overwrite)
+    return run_recipe("pretrain", recipe, overrides, values, resume=resume, overwrite=overwrite)
 
 
 @command(
@@ -102,7 +102,7 @@ def finetune(
         KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
     """
     given = values_of_rows("data", rows) | ({} if model is None else {"model__path": model})
-    return carry_out("finetune", recipe, overrides, given | values, resume=resume, overwrite=overwrite)
+    return run_recipe("finetune", recipe, overrides, given | values, resume=resume, overwrite=overwrite)
 
 
 @command(
@@ -167,7 +167,7 @@ def distill(
         KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
     """
     given = values_of_rows("task__data", rows)
-    return carry_out("distill", recipe, overrides, given | values, resume=resume, overwrite=overwrite)
+    return run_recipe("distill", recipe, overrides, given | values, resume=resume, overwrite=overwrite)
 
 
 @command(
@@ -228,7 +228,7 @@ def fewshot(
     if rows is not None:
         given["data__test"] = rows
     options = {"overwrite": overwrite, "trust_remote_code": trust_remote_code}
-    return carry_out("fewshot", recipe, overrides, given | values, **options)
+    return run_recipe("fewshot", recipe, overrides, given | values, **options)
 
 
 @command(

@@ -130,7 +130,7 @@ def learn(session: Session, parts: Parts, revisions: "RevisionSeries | None" = N
         prepared_cpu(accelerator.device, retains_heap=recipe.retain_heap),
         explaining_lost_processes(),
     ):
-        training = begin(session, parts)
+        training = build_training(session, parts)
         if start := starting_point(folder, accelerator, resume=session.resume):
             continue_from(start, training, about)
         if recipe.trackers:
@@ -164,7 +164,7 @@ def learn(session: Session, parts: Parts, revisions: "RevisionSeries | None" = N
     return outcome
 
 
-def begin(session: Session, parts: Parts) -> Training:
+def build_training(session: Session, parts: Parts) -> Training:
     """Prepare a model on its devices, with what its first step needs."""
     recipe, accelerator, model, objective = session.recipe, session.accelerator, parts.model, parts.objective
     set_seed(recipe.seed, device_specific=True)  # for dropout: the weights are drawn already

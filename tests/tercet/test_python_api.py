@@ -145,11 +145,11 @@ def test_the_command_line_calls_the_functions(line, call, monkeypatch):
     class EndedError(Exception):
         pass
 
-    def carry_out(*arguments, **options):
+    def run_recipe(*arguments, **options):
         calls.append((arguments, options))
         raise EndedError
 
-    monkeypatch.setattr(runs, "carry_out", carry_out)
+    monkeypatch.setattr(runs, "run_recipe", run_recipe)
     assert main(line.split()) == 1
     with pytest.raises(EndedError):
         call()
@@ -297,7 +297,7 @@ def test_rows_in_memory_are_in_the_record_of_the_run(tuned, frame, bases):  # no
 
 def test_splits_are_given_by_their_names(monkeypatch, frame):
     given = []
-    monkeypatch.setattr(runs, "carry_out", lambda *arguments, **_: given.append(arguments[3]))
+    monkeypatch.setattr(runs, "run_recipe", lambda *arguments, **_: given.append(arguments[3]))
     table = Dataset.from_pandas(frame)
     tercet.finetune(RECIPE, rows=DatasetDict(train=table, test=table), training__epochs=2)
     tercet.distill("task-distilled", rows="rows.csv")

@@ -30,7 +30,7 @@ from transformers import (
 )
 from transformers.utils import hub
 
-from tercet.__main__ import carry_out
+from tercet.__main__ import run_command
 from tercet.configs.recipe import load_preset
 from tercet.data.tokenizers.tokenizer import load_tokenizer, train_tokenizer
 from tercet.distill.teacher import load_model as load_teacher
@@ -287,7 +287,7 @@ def carry_out_line(command: str, folder: str) -> tuple[int, list[str]]:
     printed, code = io.StringIO(), 1
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         try:
-            code = carry_out(LINES[command].replace("FOLDER", folder).split())
+            code = run_command(LINES[command].replace("FOLDER", folder).split())
         except SystemExit as ended:  # of tercet doctor, whose checks have failed
             print(ended)
     written = [path for path in Path().rglob("*") if path.is_file() and not path.is_symlink()]
