@@ -103,7 +103,7 @@ def run_recipe(
             kind = kind_of(command)
             say_that_libraries_load()
             recipe = load(kind.recipe, source, given)
-            learns = kind.run(command)
+            learns = kind.run_function(command)
         sleep_where_busy()
         learns(recipe, overwrite=overwrite, **options)
     report_after(command, recipe.folder)

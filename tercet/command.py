@@ -1,6 +1,6 @@
 """How a command of `tercet` is declared. Its parser, its function in Python, completion and reference follow.
 
-    @command(Recipe("pretrain"), flag("--resume", "continue an earlier run"), function=pretrain)
+    @command(RecipeArgument("pretrain"), flag("--resume", "continue an earlier run"), function=pretrain)
     def pretrain_command(options: Namespace) -> None:
         \"\"\"Pretrain a model on raw text. ...\"\"\"      what `tercet pretrain --help` and the reference say
 
@@ -63,7 +63,7 @@ class OneOf(Part):
             option.add_to(group)
 
 
-class Recipe(Part):
+class RecipeArgument(Part):
     """A recipe, and overrides of its values.
 
     Args:
@@ -105,8 +105,8 @@ class Command:
     """What `tercet.NAME` calls, where Python has the command, too."""
 
     @property
-    def recipe(self) -> Recipe | None:
-        return next((part for part in self.parts if isinstance(part, Recipe)), None)
+    def recipe(self) -> RecipeArgument | None:
+        return next((part for part in self.parts if isinstance(part, RecipeArgument)), None)
 
     def add_to(self, commands: "_SubParsersAction[ArgumentParser]") -> None:
         description = getdoc(self.run) or ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .configs.schema import Schema, schema_of
 
 if TYPE_CHECKING:
-    from .command import Recipe
+    from .command import RecipeArgument
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Kind:
         """Its schema, which needs neither the dataclass nor torch."""
         return schema_of(self.name)
 
-    def run(self, command: str) -> Callable[..., Any]:
+    def run_function(self, command: str) -> Callable[..., Any]:
         """Return the function that carries a recipe out."""
         return getattr(import_module(f"{self.above}.{self.folder}.run", __package__), command)
 
@@ -82,7 +82,7 @@ KINDS = {
 """Kinds of recipes by the command that runs them."""
 
 
-def recipe_of(command: str) -> "Recipe":
+def recipe_of(command: str) -> "RecipeArgument":
     """Return what a command declares of the recipe that it takes."""
     from .commands import COMMANDS
 

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from .calls import say_that_libraries_load, written_overrides
-from .command import Argument, Recipe, command, flag, whole_number
+from .command import Argument, RecipeArgument, command, flag, whole_number
 from .listing import LISTED, list_configs, listed_completions
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def plan(recipe: Any, *overrides: str, **values: Any) -> "Plan":
 
 
 @command(
-    Recipe("pretrain", "describes the machines, or overrides a value", loads_models=False),
+    RecipeArgument("pretrain", "describes the machines, or overrides a value", loads_models=False),
     function=plan,
 )
 def plan_command(options: Namespace) -> None:
@@ -120,7 +120,7 @@ def plan_command(options: Namespace) -> None:
 
 
 @command(
-    Recipe("pretrain", loads_models=False),
+    RecipeArgument("pretrain", loads_models=False),
     flag("--overwrite", "replace an earlier run in the output folder"),
 )
 def tokenizer_command(options: Namespace) -> None:
@@ -177,11 +177,11 @@ def prepare(recipe: Any, *overrides: str, overwrite: bool = False, **values: Any
             raise ValueError("a corpus is prepared by datatrove: pip install 'tercet[prepare]'")
         say_that_libraries_load()
         kind = kind_of("prepare")
-        return kind.run("prepare")(load(kind.recipe, recipe, given), overwrite=overwrite)
+        return kind.run_function("prepare")(load(kind.recipe, recipe, given), overwrite=overwrite)
 
 
 @command(
-    Recipe("prepare"),
+    RecipeArgument("prepare"),
     Argument(
         "--executor",
         choices=("local", "slurm", "ray", "jobs"),
@@ -212,7 +212,7 @@ def chosen_executor(options: Namespace) -> list[str]:
 
 
 @command(
-    Recipe("pretrain"),
+    RecipeArgument("pretrain"),
     Argument("--steps", type=whole_number, default=12, help="number of steps to run (%(default)s)"),
 )
 def verify_resume_command(options: Namespace) -> None:

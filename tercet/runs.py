@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .calls import run_recipe, command_for, load_recipe, say_that_libraries_load, values_of_rows
-from .command import TRUST_REMOTE_CODE, Argument, OneOf, Recipe, command, flag
+from .command import TRUST_REMOTE_CODE, Argument, OneOf, RecipeArgument, command, flag
 from .finished_reports import find_finished, write_report
 from .results import Result
 
@@ -40,7 +40,7 @@ def pretrain(
 
 
 @command(
-    Recipe("pretrain"),
+    RecipeArgument("pretrain"),
     OneOf(
         flag("--overwrite", "replace an earlier run in the output folder"),
         flag("--resume", "continue from the newest checkpoint, if there is one"),
@@ -106,7 +106,7 @@ def finetune(
 
 
 @command(
-    Recipe("finetune"),
+    RecipeArgument("finetune"),
     OneOf(
         flag("--overwrite", "replace an earlier run in the output folder"),
         flag("--resume", "continue from the newest checkpoint, if there is one"),
@@ -171,7 +171,7 @@ def distill(
 
 
 @command(
-    Recipe("distill"),
+    RecipeArgument("distill"),
     OneOf(
         flag("--overwrite", "replace an earlier run in the output folder"),
         flag("--resume", "continue from the newest checkpoint, if there is one"),
@@ -232,7 +232,7 @@ def fewshot(
 
 
 @command(
-    Recipe("fewshot"),
+    RecipeArgument("fewshot"),
     Argument(
         "--model",
         action="append",
