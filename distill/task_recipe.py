@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field, NonNegativeFloat
 
 from ..finetune.output import MAY_CHANGE
-from ..finetune.recipe import DataRecipe, FineTuningSchedule
+from ..finetune.recipe import DataRecipe, FineTuningTraining
 
 AboveZero = Annotated[float, Field(gt=0)]
 
@@ -22,7 +22,7 @@ class TaskStepRecipe:
     """Folder of the teacher, a model of `tercet finetune`."""
     data: DataRecipe
     """The rows."""
-    training: FineTuningSchedule = field(default_factory=FineTuningSchedule)
+    training: FineTuningTraining = field(default_factory=FineTuningTraining)
     """Optimization."""
     unlabelled: str | None = None
     """File of further rows without labels, for the teacher's loss only."""
@@ -35,6 +35,6 @@ class TaskStepRecipe:
 
     WHAT_IS_LEARNED: ClassVar[tuple[str, ...]] = (
         *("teacher", "data", "unlabelled", "temperature", "soft_weight", "hard_weight"),
-        *(f"training.{key.name}" for key in fields(FineTuningSchedule) if key.name not in MAY_CHANGE),
+        *(f"training.{key.name}" for key in fields(FineTuningTraining) if key.name not in MAY_CHANGE),
     )
     """Keys that a resumed run may not change."""

@@ -11,7 +11,7 @@ from ..configs.recipe import recipe_data
 from ..modeling.saved.checkpoint import opening_once
 from .learning_rate import CHOSEN, LearningRate, choose_learning_rate
 from .model import Start
-from .recipe import DataRecipe, FineTuningRecipe, FineTuningSchedule, LoraRecipe, combinations, varied
+from .recipe import DataRecipe, FineTuningRecipe, FineTuningTraining, LoraRecipe, combinations, varied
 from .tasks.task import Task
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Setting:
 
     start: Start
     """What learns."""
-    training: FineTuningSchedule
+    training: FineTuningTraining
     """Optimization, with a learning rate."""
     lora: LoraRecipe | None = None
     max_length: int | None = None

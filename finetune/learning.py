@@ -36,7 +36,7 @@ from .inputs import Inputs, Setting
 from .model import TaskModel, learner_of, load_task_model, merged
 from .output import ADAPTED, ADAPTER, BEFORE, GRID, GRID_SCORES, PREDICTIONS, seed_folder
 from .prepared import Prepared, Results
-from .recipe import FineTuningSchedule, in_words
+from .recipe import FineTuningTraining, in_words
 from .splits import Split, encoder_of, remember_words
 from .tasks.task import Task, keep_task
 
@@ -131,9 +131,9 @@ def learn_seed(
     """
     if (folder / SCORES).exists():
         return json.loads((folder / SCORES).read_text(encoding="utf-8"))
-    schedule, lora, train = setting.training, setting.lora, splits["train"].examples
-    training = training_of(schedule, train, seed, pace)
-    session = Session.begin(folder, training, resume=resume)
+    training, lora, train = setting.training, setting.lora, splits["train"].examples
+    recipe = training_recipe_of(training, train, seed, pace)
+    session = Session.begin(folder, recipe, resume=resume)
     accelerator = session.accelerator
     if lora is not None and accelerator.distributed_type == DistributedType.FSDP:
         raise ValueError("lora merges whole matrices, but FSDP shards them: use DDP")
@@ -141,32 +141,32 @@ def learn_seed(
     objective = teach(pretrained.model, accelerator.device) if teach else task.objective_for(pretrained.model)
     validation = Evaluator(task, splits["validation"])
     held_out = HeldOut(measure=validation.measure, criterion=task.minimized_metric)
-    size, width = schedule.batch_size, pretrained.model.config.hidden_size
-    data = prepare_data(train, objective, training, accelerator, held_out=held_out, examples_per_step=size)
+    size, width = training.batch_size, pretrained.model.config.hidden_size
+    data = prepare_data(train, objective, recipe, accelerator, held_out=held_out, examples_per_step=size)
     parts = Parts(model=learner, objective=objective, data=data, width=width, about=setting.about)
     outcome = learn(session, parts)
     scores = load_best_model(learner, folder, accelerator)
     scored = hash_of_weights(whole_weights(learner, accelerator))
     evaluations = evaluate_best(learner, validation, splits, scores, accelerator)
-    results = results_of(evaluations, outcome, training.steps, environment_of(learner, accelerator))
+    results = results_of(evaluations, outcome, recipe.steps, environment_of(learner, accelerator))
     weights = whole_weights(learner, accelerator)
     if accelerator.is_main_process:
         model, weights = merged(learner, folder / ADAPTER) if lora else (pretrained.model, weights)
         saved = hash_of_weights(weights)
         encoder = encoder_of(pretrained.model, pretrained.tokenizer, setting.max_length)
-        keep_model(model, weights, encoder, task, folder / MODEL, training)
+        keep_model(model, weights, encoder, task, folder / MODEL, with_code=recipe.save_code)
         results["learned"] |= {"scored": scored, "saved": saved}
         keep_results(folder, evaluations, results)
         if not lora:  # whose additions are merged into the weights that are saved
             tell_of_weights(folder.name, {"best": scored}, {"best": saved})
-        tell_of_rows(folder.name, schedule, train, pace, outcome.progress)
+        tell_of_rows(folder.name, training, train, pace, outcome.progress)
     accelerator.wait_for_everyone()
     return results
 
 
 def tell_of_rows(
     run: str,
-    schedule: FineTuningSchedule,
+    training: FineTuningTraining,
     rows: LabelledExamples,
     pace: LabelledExamples | None,
     progress: Progress,
@@ -175,8 +175,8 @@ def tell_of_rows(
     num_rows = len(rows)
     if pace is not None and len(pace) != num_rows:
         return
-    done, asked = sum(progress.examples_of_epochs), schedule.epochs * num_rows
-    tolerance = schedule.batch_size if schedule.epochs % 1 else 1
+    done, asked = sum(progress.examples_of_epochs), training.epochs * num_rows
+    tolerance = training.batch_size if training.epochs % 1 else 1
     tell_of_amount(run, "examples", done, asked, progress, tolerance=tolerance)
 
 
@@ -210,46 +210,46 @@ def results_of(
     }
 
 
-def training_of(
-    schedule: FineTuningSchedule, examples: LabelledExamples, seed: int, pace: LabelledExamples | None = None
+def training_recipe_of(
+    training: FineTuningTraining, examples: LabelledExamples, seed: int, pace: LabelledExamples | None = None
 ) -> TrainingRecipe:
     """Return the engine's recipe of how a seed's run learns.
 
     Steps have `batch_size` rows, the last one of an epoch what is left; tokens only cut micro-batches. How
     many steps and evaluations there are, `pace` says, if given.
     """
-    assert schedule.learning_rate is not None  # the run has chosen one
-    size, lengths = schedule.batch_size, np.sort(examples.lengths)
+    assert training.learning_rate is not None  # the run has chosen one
+    size, lengths = training.batch_size, np.sort(examples.lengths)
     steps_per_epoch = -(-len(examples if pace is None else pace) // size)
-    steps = max(1, round(schedule.epochs * steps_per_epoch))
-    evaluate_every = max(1.0, steps_per_epoch / schedule.evaluations_per_epoch)
+    steps = max(1, round(training.epochs * steps_per_epoch))
+    evaluate_every = max(1.0, steps_per_epoch / training.evaluations_per_epoch)
     return TrainingRecipe(
         steps=steps,
         tokens_per_step=int(lengths[-size:].sum()),
-        tokens_per_micro_batch=schedule.tokens_per_micro_batch
+        tokens_per_micro_batch=training.tokens_per_micro_batch
         or max(round(ROOM * size * lengths.mean()), int(lengths[-1])),
         optimizer=OptimizerRecipe(
-            learning_rate=schedule.learning_rate,
+            learning_rate=training.learning_rate,
             betas=(0.9, 0.999),
-            layer_decay=schedule.layer_decay,
-            weight_decay=schedule.weight_decay,
+            layer_decay=training.layer_decay,
+            weight_decay=training.weight_decay,
         ),
-        schedule=ScheduleRecipe(kind=schedule.schedule, warmup_ratio=schedule.warmup_ratio),
-        max_grad_norm=schedule.max_grad_norm,
-        precision=schedule.precision,
-        compile=schedule.compile,
-        gradient_checkpointing=schedule.gradient_checkpointing,
-        cpu_offload=schedule.cpu_offload,
+        schedule=ScheduleRecipe(kind=training.schedule, warmup_ratio=training.warmup_ratio),
+        max_grad_norm=training.max_grad_norm,
+        precision=training.precision,
+        compile=training.compile,
+        gradient_checkpointing=training.gradient_checkpointing,
+        cpu_offload=training.cpu_offload,
         seed=seed,
         evaluate_every=evaluate_every,
         checkpoint_every=evaluate_every,
         keep_checkpoints=1,
-        patience=schedule.patience,
+        patience=training.patience,
         log_every=max(1, steps // RECORDS),
-        trackers=schedule.trackers,
+        trackers=training.trackers,
         measure_utilization=False,
-        num_workers=schedule.num_workers,
-        save_code=schedule.save_code,
+        num_workers=training.num_workers,
+        save_code=training.save_code,
     )
 
 
@@ -285,12 +285,13 @@ def keep_model(
     encoder: TextEncoder,
     task: Task,
     folder: Path,
-    training: TrainingRecipe,
+    *,
+    with_code: bool,
 ) -> None:
     """Write a finished model with everything that others need to use it as it was scored."""
     remedy = "make room and continue with --resume; the checkpoints are there"
     with explaining_a_full_disk(folder, model.get_memory_footprint(), remedy), quietly():
-        save_loadable(model, folder, weights, with_code=training.save_code)
+        save_loadable(model, folder, weights, with_code=with_code)
         save_tokenizer(encoder.settled(), folder)
     keep_task(task, folder, encoder.max_length)
     for name, content in task.companions(model.config, encoder.max_length).items():

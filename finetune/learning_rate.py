@@ -18,7 +18,7 @@ from transformers import AutoModel, PreTrainedConfig
 
 from ..modeling.saved.checkpoint import Checkpoint
 from .model import MEMBERS
-from .recipe import FineTuningSchedule, LoraRecipe
+from .recipe import FineTuningTraining, LoraRecipe
 
 BASE, RATE_OF_BASE, EXPONENT = 85e6, 3e-5, 0.85
 """Parameters and learning rate of BERT-base, and how fast rates fall as the number of parameters grows."""
@@ -53,7 +53,7 @@ class LearningRate:
 
 def choose_learning_rate(
     model: Checkpoint,
-    training: FineTuningSchedule,
+    training: FineTuningTraining,
     lora: LoraRecipe | None = None,
     *,
     is_tagger: bool = False,

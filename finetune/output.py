@@ -15,7 +15,7 @@ from pathlib import Path
 from ..training.run_folder import (
     RunFolder,
 )
-from .recipe import FineTuningRecipe, FineTuningSchedule
+from .recipe import FineTuningRecipe, FineTuningTraining
 
 PREDICTIONS = "predictions.jsonl"
 CONFUSIONS = "confusions.png"
@@ -36,7 +36,7 @@ MAY_CHANGE = {
 
 WHAT_IS_LEARNED = (
     *("model", "task", "data", "lora", "adaptation", "grid"),
-    *(f"training.{key.name}" for key in fields(FineTuningSchedule) if key.name not in MAY_CHANGE),
+    *(f"training.{key.name}" for key in fields(FineTuningTraining) if key.name not in MAY_CHANGE),
 )
 """Keys of a recipe that a resumed run may not change."""
 

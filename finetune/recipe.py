@@ -100,7 +100,7 @@ class DataRecipe:
 
 
 @dataclass(frozen=True)
-class FineTuningSchedule:
+class FineTuningTraining:
     """Optimization. Batch size, epochs, warm-up and weight decay are by default those of Devlin et al., 2019,
     section A.3; the learning rate is chosen by the size of the model.
     """
@@ -185,7 +185,7 @@ class FineTuningRecipe:
     """The rows."""
     output: str
     """Folder of the run."""
-    training: FineTuningSchedule = field(default_factory=FineTuningSchedule)
+    training: FineTuningTraining = field(default_factory=FineTuningTraining)
     """Optimization."""
     lora: LoraRecipe | None = None
     """If set, only low-rank adapters and a task's head are trained, not a language model's head."""

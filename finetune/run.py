@@ -22,7 +22,7 @@ from ..training.run_folder import MODEL, running
 from ..training.tracking import as_block, device_in_words, tell_start
 from .facts import keep_best, keep_rows
 from .inputs import Inputs, find_inputs
-from .learning import learn_best, training_of
+from .learning import learn_best, training_recipe_of
 from .learning_rate import CHOSEN, in_recipes
 from .output import run_folder
 from .prepared import Prepared, prepare
@@ -83,7 +83,7 @@ def start_lines(inputs: Inputs, prepared: Prepared) -> dict[str, str]:
         is_share = name == "validation" and data.validation is None
         held_out = f", {data.validation_share:.0%} of data.train" if is_share else ""
         lines[name] = f"{counted(len(split.rows), 'row')} of {tokens}{held_out}"
-    steps = training_of(training, prepared.splits["train"].examples, training.seeds[0]).steps
+    steps = training_recipe_of(training, prepared.splits["train"].examples, training.seeds[0]).steps
     lines["steps"] = f"{steps:,} of {counted(training.batch_size, 'row')}: {training.epochs:g} epochs"
     of_grid = f", and {len(inputs.settings)} with the settings of the grid" if first.values else ""
     lines["runs"] = f"{len(training.seeds)}, one for each seed{of_grid}"

@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from .calls import run_recipe, command_for, load_recipe, say_that_libraries_load, values_of_rows
+from .calls import command_for, load_recipe, run_recipe, say_that_libraries_load, values_of_rows
 from .command import TRUST_REMOTE_CODE, Argument, OneOf, RecipeArgument, command, flag
 from .finished_reports import find_finished, write_report
 from .results import Result

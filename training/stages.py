@@ -49,7 +49,7 @@ class StepCutter:
 
     objective: Objective
     """Collates the examples."""
-    training: TrainingRecipe
+    recipe: TrainingRecipe
     """Says how large steps are, and what the stages do."""
     accelerator: Accelerator
     """Knows this process's share."""
@@ -64,13 +64,13 @@ class StepCutter:
             examples_per_step: Examples of a step of the last one, if it is not cut by tokens.
         """
         stages, first_step = [], 0
-        for stage in self.training.stages:
+        for stage in self.recipe.stages:
             is_own = stage.sequence_length is stage.shares is None
             its_source = source if is_own else source_for(stage, source_of)
-            tokens = stage.tokens_per_step or self.training.tokens_per_step
+            tokens = stage.tokens_per_step or self.recipe.tokens_per_step
             stages.append(Stage(first_step, self.cut(its_source, tokens)))
             first_step += stage.steps
-        last = self.cut(source, self.training.tokens_per_step, examples_per_step=examples_per_step)
+        last = self.cut(source, self.recipe.tokens_per_step, examples_per_step=examples_per_step)
         stages.append(Stage(first_step, last))
         for stage in stages:
             stage.steps.plan(0)  # what is wrong with a later stage shows before the first one begins
@@ -78,7 +78,7 @@ class StepCutter:
 
     def held_out(self, source: ExampleSource) -> StepDataset:
         """Cut what a run is measured on into steps in its order; it may be smaller than one of them."""
-        tokens = min(self.training.tokens_per_step, int(source.epoch(0).lengths.sum()))
+        tokens = min(self.recipe.tokens_per_step, int(source.epoch(0).lengths.sum()))
         steps = replace(self, objective=self.objective.at(1.0)).cut(source, tokens, shuffle=False)
         steps.plan(0)  # what is wrong with it shows before the run begins
         return steps
@@ -92,18 +92,18 @@ class StepCutter:
         shuffle: bool = True,
     ) -> StepDataset:
         """Cut a source into steps of one size."""
-        training, accelerator = self.training, self.accelerator
+        recipe, accelerator = self.recipe, self.accelerator
         device = accelerator.device
         return StepDataset(
             source,
             self.objective,
             tokens_per_step=tokens_per_step,
             examples_per_step=examples_per_step,
-            tokens_per_micro_batch=training.tokens_per_micro_batch or tokens_per_step,
-            seed=training.seed,
+            tokens_per_micro_batch=recipe.tokens_per_micro_batch or tokens_per_step,
+            seed=recipe.seed,
             shuffle=shuffle,
-            num_steps=training.steps if shuffle else None,
-            has_fixed_sizes=shuffle and (device.type == "cuda" or wants_graphs(training.compile, device)),
+            num_steps=recipe.steps if shuffle else None,
+            has_fixed_sizes=shuffle and (device.type == "cuda" or wants_graphs(recipe.compile, device)),
             are_parts_equal=shuffle and sharding_plugin(accelerator) is not None,  # evaluation gathers all
             num_processes=accelerator.num_processes,
             process_index=accelerator.process_index,

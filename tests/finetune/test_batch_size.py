@@ -11,8 +11,8 @@ from tercet.data.steps.packing import ragged
 from tercet.data.steps.step_planning import plan_steps
 from tercet.finetune import run
 from tercet.finetune.encoding import LabelledExamples
-from tercet.finetune.learning import training_of
-from tercet.finetune.recipe import FineTuningSchedule
+from tercet.finetune.learning import training_recipe_of
+from tercet.finetune.recipe import FineTuningTraining
 from tercet.training.checkpoints.checkpoint import is_due
 from tercet.training.tracking import read_log
 
@@ -58,8 +58,8 @@ def require_each_once(noted: list[np.ndarray], num_examples: int, epochs: int) -
 @pytest.mark.parametrize("size", [1, 4, 7, 32, 300, 500])
 def test_rows_of_any_lengths_make_as_many_steps_as_are_planned(size):
     lengths = np.clip(np.random.default_rng(0).lognormal(3, 1, 300), 1, 120).astype(int)
-    schedule = FineTuningSchedule(epochs=3, batch_size=size, learning_rate=1e-4)
-    recipe = training_of(schedule, examples_of(lengths.tolist()), seed=0)
+    training = FineTuningTraining(epochs=3, batch_size=size, learning_rate=1e-4)
+    recipe = training_recipe_of(training, examples_of(lengths.tolist()), seed=0)
     rng = np.random.default_rng(0)
     steps = plan_steps(lengths, recipe.tokens_per_step, rng, examples_per_step=size)
     assert len(steps) * 3 == recipe.steps
@@ -107,8 +107,8 @@ def test_a_run_says_how_many_rows_it_learned_from_where_fewer_than_asked(recipe_
 
 @pytest.mark.parametrize(("steps", "asked"), [(5, 4), (5, 1), (5, 3), (63, 4), (1, 1)])
 def test_an_epoch_has_as_many_evaluations_as_are_asked_for(steps, asked):
-    schedule = FineTuningSchedule(epochs=2, batch_size=1, learning_rate=1e-4, evaluations_per_epoch=asked)
-    recipe = training_of(schedule, examples_of([3] * steps), seed=0)
+    training = FineTuningTraining(epochs=2, batch_size=1, learning_rate=1e-4, evaluations_per_epoch=asked)
+    recipe = training_recipe_of(training, examples_of([3] * steps), seed=0)
     due = [step for step in range(1, recipe.steps + 1) if is_due(recipe.evaluate_every, step)]
     assert len(due) == 2 * asked
     assert {steps, 2 * steps} <= {*due}
