@@ -49,14 +49,14 @@ class Progress:
     """Targets of all terms scored, over all processes."""
     epoch: int = 0
     """Epoch of the next step."""
-    position: int = 0
+    step_in_epoch: int = 0
     """Steps of that epoch that are done."""
     skipped: int | Tensor = 0
     """Steps whose gradient was not finite, so that no weight moved; in a run it stays on the device."""
     skipped_in_a_row: int | Tensor = 0
     """How many of the latest steps those were; like `skipped`."""
-    data: int = 0
-    """Checksum of everything read so far, in its order: runs with the same one have read the same."""
+    checksum: int = 0
+    """CRC-32 of everything read so far, in its order: runs with the same one have read the same."""
     best: float | None = None
     """The lowest criterion that an evaluation has given; see `HeldOut.criterion`."""
     evaluations_since: int = 0
@@ -86,7 +86,7 @@ class Progress:
 
     @property
     def cursor(self) -> DataCursor:
-        return DataCursor(self.epoch, self.position, self.step)
+        return DataCursor(self.epoch, self.step_in_epoch, self.step)
 
     def advance(self, step: Step, skipped: int | Tensor = 0, in_a_row: int | Tensor = 0) -> None:
         """Count one more step, and note how many have been skipped."""
@@ -101,8 +101,8 @@ class Progress:
         for counts, more in ((self.tokens_of, step.tokens_of), (self.targets_of, step.targets)):
             for name, number in more.items():
                 counts[name] = counts.get(name, 0) + number
-        self.epoch, self.position = step.cursor.epoch, step.cursor.position + 1
-        self.data = crc32(step.fingerprint.to_bytes(8), self.data)
+        self.epoch, self.step_in_epoch = step.cursor.epoch, step.cursor.step_in_epoch + 1
+        self.checksum = crc32(step.fingerprint.to_bytes(8), self.checksum)
 
     def judge(self, criterion: float) -> None:
         """Note what an evaluation has given; what is not a number is never better."""

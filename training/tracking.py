@@ -226,7 +226,7 @@ class Tracker:
             **{f"tokens/{name}": tokens for name, tokens in self.progress.tokens_of.items()},
             "targets": self.progress.targets,
             "skipped": int(self.progress.skipped),
-            "data": f"{self.progress.data:08x}",
+            "data": f"{self.progress.checksum:08x}",
             "learning_rate": learning_rate,
             "loss": means.pop("loss"),
             "grad_norm": means.pop("grad_norm"),

@@ -45,7 +45,7 @@ class WeightScores:
         As checkpoints, evaluations wait for a finite step: the one that is the best has its checkpoint.
         """
         progress = self.training.progress
-        self.is_owed |= is_due(self.recipe.evaluate_every, progress.step)
+        self.is_owed = self.is_owed or is_due(self.recipe.evaluate_every, progress.step)
         if progress.step == self.training.num_steps or (self.is_owed and not progress.is_skipping):
             self.evaluate()
         is_recorded = self.training.metrics.step == progress.step

@@ -408,9 +408,9 @@ class _Cursors:
         self.start = DataCursor(*start)
 
     def __iter__(self) -> Iterator[DataCursor]:
-        epoch, position, step = self.start
+        epoch, first, step = self.start
         for current in count(epoch):
-            for number in range(position, len(self.steps.plan(current)[1])):
+            for number in range(first, len(self.steps.plan(current)[1])):
                 yield DataCursor(current, number, step)
                 step += 1
-            position = 0
+            first = 0

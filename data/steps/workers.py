@@ -33,7 +33,7 @@ class DataCursor(NamedTuple):
 
     epoch: int
     """The epoch."""
-    position: int
+    step_in_epoch: int
     """Number of the step in its epoch."""
     step: int = 0
     """Number of the step in the run, for objectives that change on the way."""

@@ -50,7 +50,7 @@ def run(toys, tmp_path):
 
 
 def assert_same_end(found, expected):
-    for field in ("step", "data", "best", "evaluations_since", "epoch", "position"):
+    for field in ("step", "checksum", "best", "evaluations_since", "epoch", "step_in_epoch"):
         assert getattr(found.progress, field) == getattr(expected.progress, field), field
     assert found.scores == expected.scores
     require_same_models(found.checkpoint, expected.checkpoint)

@@ -56,8 +56,8 @@ class CheckpointSeries:
     """The newest checkpoint; at first, the one from which the run goes on, if it does."""
     saved_step: int = -1
     """The step that it was saved after."""
-    is_due: bool = False
-    """Whether one is due since the newest one."""
+    is_owed: bool = False
+    """Whether one was due since the newest one."""
     is_unproved: bool = False
     """Whether the checkpoints before the newest one are still kept."""
     is_proved: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.bool))
@@ -80,8 +80,8 @@ class CheckpointSeries:
             self.is_proved = self.is_proved.to(grad_norm.device) | grad_norm.isfinite()
             if not self.writer.is_writing():
                 self.prune()
-        self.is_due |= is_due(self.recipe.checkpoint_every, progress.step)
-        if (self.is_due and not progress.is_skipping) or self.training.is_finished:
+        self.is_owed = self.is_owed or is_due(self.recipe.checkpoint_every, progress.step)
+        if (self.is_owed and not progress.is_skipping) or self.training.is_finished:
             self.save()
 
     def save_the_end(self) -> Path:
@@ -108,13 +108,13 @@ class CheckpointSeries:
                 recipe=self.about,
                 scores=self.scores.values if is_scored else {},
                 criterion=self.scores.criterion if is_scored else None,
-                is_due=self.is_due,
+                is_due=self.is_owed,
                 copies=self.recipe.async_checkpoints,
             )
             self.newest = snapshot.final
             self.writer.write(snapshot)
             self.saved_step = self.training.progress.step
-        self.is_due, self.is_unproved = False, True
+        self.is_owed, self.is_unproved = False, True
         self.is_proved = torch.zeros((), dtype=torch.bool)
 
     def settle(self) -> None:
