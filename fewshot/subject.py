@@ -106,9 +106,9 @@ class Subject:
 
     def excess(self, request: Request) -> int:
         """Count the tokens of the context that are too many; what remains must hold the answer."""
-        own = len(request.lead) + len(request.answer) + len(request.suffix) - (self.member != "encoder")
+        own = len(request.lead + request.answer + request.suffix) - (0 if self.member == "encoder" else 1)
         longest = self.checkpoint.max_length
-        room = longest - (self.member != "seq2seq")
+        room = longest - (0 if self.member == "seq2seq" else 1)
         if own > room:
             is_long = own - len(request.suffix) > room
             behind = "" if is_long else f" with {len(request.suffix):,} behind it"

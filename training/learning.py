@@ -314,10 +314,12 @@ def tell_of_the_end(training: Training, checkpoint: Path, signal: str | None, tr
     elif progress.step < steps:
         best = progress.best_step
         than = "an earlier one" if best is None else f"that after step {best}"
-        remedy = "; no step was taken: raise training.patience, or set it to null, to go on"
+        remedy = ""
+        if tracker.first_step == progress.step:
+            remedy = "; no step was taken: raise training.patience, or set it to null, to go on"
         tracker.say(
             f"early stopping after step {progress.step} of {steps}: training.patience = {training.patience}, "
-            f"and no later evaluation was better than {than}" + remedy * (tracker.first_step == progress.step)
+            f"and no later evaluation was better than {than}{remedy}"
         )
 
 

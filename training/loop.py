@@ -287,7 +287,7 @@ def accumulate_gradients(
     """Add up the gradients of a step's micro-batches; return this process's part of its metrics."""
     names = [*objective.weights, "loss"]
     metrics = {name: torch.zeros((), device=accelerator.device) for name in names}
-    factors = {name: (not step.is_idle) / max(number, 1) for name, number in step.targets.items()}
+    factors = {name: 0.0 if step.is_idle else 1 / max(number, 1) for name, number in step.targets.items()}
     micro_batches = step.micro_batches(accelerator.device)
     compute = partial(add_gradients, model, objective, accelerator)
     exchanges_once = accelerator.num_processes > 1 and not is_sharded(model)

@@ -65,7 +65,7 @@ class SlidingAttention(AttentionPattern):
         self.block_size: int = SLIDING_BLOCK
         # Kernels count the query itself, which an encoder's window leaves out.
         counts_query = is_of_decoder(config)
-        self.window: int = config.sliding_window + (not counts_query)
+        self.window: int = config.sliding_window if counts_query else config.sliding_window + 1
         self.is_read_as_built = is_causal == counts_query
 
     @classmethod
