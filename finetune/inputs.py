@@ -68,15 +68,17 @@ def find_inputs(recipe: FineTuningRecipe) -> Inputs:
     max_length = recipe.data.max_length or max_length
     recipe = replace(recipe, task=task, data=replace(recipe.data, max_length=max_length))
     tried = combinations(recipe.grid)
-    parts = [varied(recipe, values) for values in tried]
+    recipes = [varied(recipe, values) for values in tried]
     rates = [
-        choose_learning_rate(model, each.training, each.lora, is_tagger=beside is not None) for each in parts
+        choose_learning_rate(model, each.training, each.lora, is_tagger=beside is not None)
+        for each in recipes
     ]
     if len({*rates}) == 1 and rates[0] is not None:
         recipe = replace(recipe, training=replace(recipe.training, learning_rate=rates[0].value))
     else:
         chosen = [{CHOSEN: rate.value} if rate else {} for rate in rates]
         tried = [values | own for values, own in zip(tried, chosen, strict=True)]
+    recipes = [varied(recipe, values) for values in tried]  # now with their learning rates
     settings = [
         Setting(
             start=Start(model, beside, each.model.overrides, named.from_scratch, named.new_head),
@@ -87,8 +89,7 @@ def find_inputs(recipe: FineTuningRecipe) -> Inputs:
             rate=rate,
             values=values,
         )
-        for values, rate in zip(tried, rates, strict=True)
-        for each in (varied(recipe, values),)
+        for each, values, rate in zip(recipes, tried, rates, strict=True)
     ]
     return Inputs(
         recipe=recipe,
