@@ -17,10 +17,10 @@ Workers = Annotated[int, Field(ge=0)] | Literal["auto"]
 """A number of data workers, or that the device decides."""
 
 
-def as_trackers(value: Any) -> Any:
-    """Put the name of a tracker into a tuple, and names of a list; leave all else to the check that follows.
+def as_tuple(value: Any) -> Any:
+    """Put a single name into a tuple, and names of a list; leave all else to the check that follows.
 
-    >>> as_trackers("wandb"), as_trackers(["wandb", "trackio"])
+    >>> as_tuple("wandb"), as_tuple(["wandb", "trackio"])
     (('wandb',), ('wandb', 'trackio'))
     """
     return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
@@ -57,7 +57,7 @@ Tracker = Literal[
 """An experiment tracker, by `accelerate`'s name, which is that of its package."""
 
 Trackers = Annotated[
-    tuple[Tracker, ...], BeforeValidator(as_trackers, json_schema_input_type=Tracker | tuple[Tracker, ...])
+    tuple[Tracker, ...], BeforeValidator(as_tuple, json_schema_input_type=Tracker | tuple[Tracker, ...])
 ]
 """Experiment trackers that receive the log, by `accelerate`'s names: `tensorboard`, `wandb`, ...; a single
 name may stand alone."""

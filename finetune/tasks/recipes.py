@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from pydantic import BeforeValidator, Field
 
 from ...configs.by_kind import ByKind
+from ...training.recipe import as_tuple
 
 if TYPE_CHECKING:
     from .task import Facts, Task
@@ -31,14 +32,9 @@ KIND = "kind"
 """Among the facts of a task of labels: what values they have in the training rows."""
 
 
-def as_columns(value: Any) -> Any:
-    """Put a single name into a tuple, and names of a list; leave all else to the check that follows."""
-    return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
-
-
 Several = Annotated[tuple[str, ...], Field(min_length=1, max_length=2)]
 
-Columns = Annotated[Several, BeforeValidator(as_columns, json_schema_input_type=str | Several)]
+Columns = Annotated[Several, BeforeValidator(as_tuple, json_schema_input_type=str | Several)]
 """One column of texts, whose name may stand alone, or two, which are read as a pair."""
 
 Modules = tuple[Annotated[str, Field(min_length=1)], ...]
@@ -98,7 +94,7 @@ class ColumnNames(ABC):
     def columns_in(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the columns that fields name."""
         values = [self.named(name) for name in names if self.counts(name)]
-        return tuple(column for value in values if value is not None for column in as_columns(value))
+        return tuple(column for value in values if value is not None for column in as_tuple(value))
 
     def counts(self, name: str) -> bool:
         """Return whether other fields let this one name a column."""
