@@ -28,7 +28,7 @@ def cache_folder(choice: str | Path | None = None) -> Path:
     return named_path(choice or os.environ.get("TERCET_CACHE") or "~/.cache/tercet", "corpus.cache")
 
 
-def name_of(*dependencies: object) -> str:
+def key_of(*dependencies: object) -> str:
     return hashlib.sha256(json.dumps(dependencies).encode()).hexdigest()[:24]
 
 

@@ -22,7 +22,7 @@ from heapq import nsmallest
 from pathlib import Path
 from typing import Any
 
-from .cache import made_once, name_of
+from .cache import key_of, made_once
 from .documents import Documents, FileDocuments, single_texts
 from .files.problems import Problem, Record, Row, problem_of_texts
 from .identities import identify_file
@@ -88,7 +88,7 @@ class PartOfDocuments(Documents):
             facts = {"held_out": lowest, "documents": len(numbers)}
             (folder / "hashes.json").write_text(json.dumps(facts), encoding="utf-8")
 
-        folder = made_once(self.cache / "held-out" / name_of("hashes", text.fingerprint()), make)
+        folder = made_once(self.cache / "held-out" / key_of("hashes", text.fingerprint()), make)
         facts = json.loads((folder / "hashes.json").read_text(encoding="utf-8"))
         held_out, of_all = frozenset(facts["held_out"]), facts["documents"]
         if of_all < 2:
@@ -144,7 +144,7 @@ def warn_of_shared_documents(learned: Documents, measured: Documents, cache: Pat
         facts = {"shared": sum(number in shared for number in numbers), "documents": len(numbers)}
         (folder / "shared.json").write_text(json.dumps(facts), encoding="utf-8")
 
-    name = name_of("shared", learned.fingerprint(), measured.fingerprint())
+    name = key_of("shared", learned.fingerprint(), measured.fingerprint())
     facts = json.loads(
         (made_once(cache / "held-out" / name, make) / "shared.json").read_text(encoding="utf-8")
     )

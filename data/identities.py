@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from .cache import ANOTHER_CACHE, name_of
+from .cache import ANOTHER_CACHE, key_of
 from .files.atomic_writes import replace_text
 
 DIGEST = re.compile(r"([0-9a-f]{64})\n")
@@ -31,7 +31,7 @@ Texts = dict[str, list[dict[str, Any]]]
 def identify_file(file: Path, cache: Path) -> dict[str, Any]:
     """Return a file's name, size and SHA-256; it is read only if it has changed since the last time."""
     state = state_of(file)
-    kept = cache / "digests" / f"{name_of(str(file.resolve()), *state)}.sha256"
+    kept = cache / "digests" / f"{key_of(str(file.resolve()), *state)}.sha256"
     digest = _kept_digest(kept)
     if digest is None:
         with file.open("rb") as contents:

@@ -32,7 +32,7 @@ from torch import Tensor
 
 from ..configs.named_files import named_path
 from ..configs.recipe import recipe_data
-from ..data.cache import cache_folder, made_once, name_of
+from ..data.cache import cache_folder, key_of, made_once
 from ..data.corpus import offsets, token_kind
 from ..data.files.atomic_writes import explaining_a_full_disk
 from ..data.steps.examples import (
@@ -169,7 +169,7 @@ def place_of(
     binding = binding_of(teacher, source, general, choose_precision(general.training.precision, device))
     if general.cache.folder is not None:
         return named_path(general.cache.folder, "general.cache.folder"), binding
-    return cache_folder(general.corpus.cache) / "teachers" / name_of(binding), binding
+    return cache_folder(general.corpus.cache) / "teachers" / key_of(binding), binding
 
 
 def require_same_cache(

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ..data.cache import cache_folder, made_once, name_of
+from ..data.cache import cache_folder, key_of, made_once
 from ..data.chunks import ParallelPairs
 from ..data.corpus import TokenizedCorpus, offsets, save_corpus, token_kind
 from ..data.files.problems import Tally
@@ -35,7 +35,7 @@ def written_pairs(
 ) -> ParallelPairs:
     """Replace the targets of pairs by what a teacher writes for their sources, or find it in the cache."""
     pairs, longest = require_pairs(source), corpus.sequence_length
-    name = name_of(teacher.hash, hash_of_examples(FixedCopies(pairs, 1)), num_beams, longest)
+    name = key_of(teacher.hash, hash_of_examples(FixedCopies(pairs, 1)), num_beams, longest)
     folder = cache_folder(corpus.cache) / "written" / name
     pad_id = required_token_id(teacher.required_tokenizer(), "pad", "sequence-level distillation")
     made_once(

@@ -237,9 +237,9 @@ def split_off(
         groups: Of the rows: all of one are then held out or none, and labels do not matter.
     """
     if groups is None:
-        rest, held_out = divide(len(rows), share, seed, labels)
+        rest, held_out = random_split(len(rows), share, seed, labels)
     else:
-        rest, held_out = divide_groups(groups, share, seed)
+        rest, held_out = group_split(groups, share, seed)
     if not (len(rest) and len(held_out)):
         raise ValueError(
             f"data.validation is left out, and data.validation_share = {share:g} of the rows ({len(rows)}) "
@@ -249,20 +249,20 @@ def split_off(
     return rest, held_out
 
 
-def divide(
+def random_split(
     num_rows: int, share: float, seed: int, labels: Sequence[str] | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draw which of the rows are held out; the numbers of the others, and theirs, ascending."""
     order, num_held_out = np.random.default_rng(seed).permutation(num_rows), round(share * num_rows)
     if labels is not None:
-        order = taking_turns(order, np.unique(np.array(labels, dtype=object), return_inverse=True)[1])
+        order = stratified_order(order, np.unique(np.array(labels, dtype=object), return_inverse=True)[1])
     return np.sort(order[num_held_out:]), np.sort(order[:num_held_out])
 
 
-def divide_groups(groups: Sequence[Any], share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Draw which groups are held out, as many as have no more than a share of the rows; as in `divide`.
+def group_split(groups: Sequence[Any], share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw which groups are held out, as many as have no more than a share of the rows; as in `random_split`.
 
-    >>> [rows.tolist() for rows in divide_groups(["a", "b", "a", "c", "b"], 0.4, 0)]
+    >>> [rows.tolist() for rows in group_split(["a", "b", "a", "c", "b"], 0.4, 0)]
     [[0, 1, 2, 4], [3]]
     """
     numbers = np.unique(np.array([*map(str, groups)], dtype=object), return_inverse=True)[1]
@@ -275,7 +275,7 @@ def divide_groups(groups: Sequence[Any], share: float, seed: int) -> tuple[np.nd
     return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
 
 
-def taking_turns(order: np.ndarray, labels: np.ndarray) -> np.ndarray:
+def stratified_order(order: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Change an order of rows so that any beginning of it has the labels in proportion.
 
     One row of each label, perhaps its only one, comes last.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
-from ..data.cache import cache_folder, made_once, name_of
+from ..data.cache import cache_folder, key_of, made_once
 from ..data.documents import Documents, require_unchanged
 from ..data.tokenizers.new_terms import add_spelled, add_terms, learn_terms, require_same_reading
 from ..data.tokenizers.tokenizer import load_tokenizer, saved_files
@@ -28,7 +28,7 @@ def extended_tokenizer(
     """Give a copy of a tokenizer terms, and `number` learned ones, unless a run before has; return where."""
     texts = [part.fingerprint() for part in documents] if number else []
     saved = {name: contents.decode() for name, contents in saved_files(tokenizer).items()}
-    name = name_of(EDITION, saved, terms, number, texts)
+    name = key_of(EDITION, saved, terms, number, texts)
 
     def make(folder: Path) -> None:
         told, copy = [], deepcopy(tokenizer)

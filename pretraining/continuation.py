@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ..configs.messages import quietly, shortened
 from ..configs.recipe import read_recipe, recipe_folders
-from ..data.cache import cache_folder, made_once, name_of
+from ..data.cache import cache_folder, made_once, key_of
 from ..data.documents import Documents, single_texts
 from ..data.prepared import PreparedDocuments
 from ..data.tokenizers.token_rows import keeps_ids, new_ids, rows_between
@@ -159,7 +159,7 @@ def kept_import(checkpoint: Checkpoint, cache: str | Path | None = None) -> Chec
     """Return a model of ours as it is, or the import of a stock model in the cache, and tell of a new one."""
     if checkpoint.is_ours:
         return checkpoint
-    kept = cache_folder(cache) / "imported" / name_of(EDITION_OF_IMPORTS, checkpoint.hash)
+    kept = cache_folder(cache) / "imported" / key_of(EDITION_OF_IMPORTS, checkpoint.hash)
     if not kept.exists():
         made_once(kept, lambda target: import_into(target, checkpoint))
         print(

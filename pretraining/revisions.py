@@ -16,7 +16,7 @@ from typing import Any
 from accelerate.utils import broadcast_object_list
 from torch import Tensor
 
-from ..data.cache import cache_folder, made_once, name_of
+from ..data.cache import cache_folder, key_of, made_once
 from ..data.documents import Documents, require_unchanged
 from ..data.files.atomic_writes import partial_path, publish_folder, removing_on_failure
 from ..data.steps.examples import ExampleSource, left_out_of
@@ -132,7 +132,7 @@ def words_per_token(documents: Sequence[Documents], source: ExampleSource, cache
 def count_words(documents: Sequence[Documents], cache: str | Path | None) -> int:
     """Count the words of a text, between white space, unless an earlier run has; the count is kept."""
     texts = [part.fingerprint() for part in documents]
-    name = name_of("words", texts)
+    name = key_of("words", texts)
 
     def make(folder: Path) -> None:
         count = sum(len(text.split()) for part in documents for text in part)

@@ -13,7 +13,7 @@ from pathlib import Path
 from transformers import PreTrainedTokenizerBase
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
-from ..data.cache import cache_folder, made_once, name_of
+from ..data.cache import cache_folder, key_of, made_once
 from ..data.documents import Documents, require_unchanged
 from ..data.identities import contents_of
 from ..data.tokenizers.tokenizer import fit_frame, load_tokenizer, train_tokenizer
@@ -119,7 +119,7 @@ class TokenizerSource:
     def made_of(self) -> str:
         """Hash of what a run's tokenizer is made of: its text, if it learns from that, and terms."""
         documents = self.documents if self.named is None or self.options.add_learned else ()
-        return name_of([contents_of(entry) for part in documents for entry in part.identify()], self.terms)
+        return key_of([contents_of(entry) for part in documents for entry in part.identify()], self.terms)
 
     def trained(self, longest: int | None) -> Path:
         """Train a tokenizer on the text, unless an earlier run has, and give its folder in the cache."""
@@ -133,7 +133,7 @@ class TokenizerSource:
             "model_max_length": longest,
         }
         texts = [part.fingerprint() for part in self.documents]
-        name = name_of(EDITION, options, texts)
+        name = key_of(EDITION, options, texts)
 
         def make(folder: Path) -> None:
             save_tokenizer(train_tokenizer(Joined(self.documents), **options), folder)

@@ -49,7 +49,7 @@ from tokenizers import __version__ as tokenizers_version
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerBase
 
-from ..cache import cache_folder, made_once, name_of
+from ..cache import cache_folder, key_of, made_once
 from ..corpus import TokenizedCorpus, join_corpora, offsets, save_corpus, token_kind
 from ..documents import Documents, require_unchanged
 from ..files.problems import Tally
@@ -90,7 +90,7 @@ def tokenized_corpus(
         documents.manifest.tally.warn(documents.name)
         return documents.corpus(digest_of(backend))
     fingerprint = documents.fingerprint()
-    name = name_of(EDITION, tokenizers_version, backend.to_str(), fingerprint)
+    name = key_of(EDITION, tokenizers_version, backend.to_str(), fingerprint)
     folder = cache_folder(cache) / "tokenized" / name
     ends = ends_read_as_text(tokenizer, control_tokens or ())
     shards = folder.with_name(f"{folder.name}-{CHARACTERS_AT_ONCE}-{BATCHES_OF_A_SHARD}.shards")
