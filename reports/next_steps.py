@@ -22,20 +22,20 @@ class NextStep:
     """As a shell takes it."""
     purpose: str
     """What it does, in words that go on from it."""
-    needs: str = ""
-    """What one must have for it."""
+    note: str = ""
+    """What it takes or is for, in parentheses behind it."""
 
 
-def after_pretraining(model: str, *, classifies: bool, export: str | None = None) -> Iterator[NextStep]:
+def after_pretraining(model: str, *, can_classify: bool, export: str | None = None) -> Iterator[NextStep]:
     """Yield what may be done with a pretrained model.
 
     Args:
-        classifies: Whether its member has a head for labels of texts.
+        can_classify: Whether its member has a head for labels of texts.
         export: As in `to_hand_on`.
     """
     path, key = shlex.quote(model), shlex.quote(f"model.path={model}")
     yield NextStep(f"tercet play {path}", "lets you try the model on texts of your own")
-    if classifies:
+    if can_classify:
         command = f"tercet finetune text-classification {key} data.train={ROWS}"
         yield NextStep(command, "teaches it to label texts", "with rows of text and label")
     yield from to_hand_on(model, export)
@@ -88,4 +88,4 @@ def next_steps(summary: Mapping[str, Any]) -> Iterator[Block]:
     if steps:
         yield Heading("Next steps")
     for step in steps:
-        yield Prose(f"`{step.command}` {step.purpose}{f' ({step.needs})' if step.needs else ''}.")
+        yield Prose(f"`{step.command}` {step.purpose}{f' ({step.note})' if step.note else ''}.")

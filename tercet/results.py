@@ -115,7 +115,7 @@ class Result:
         yield from (verdict["text"] for verdict in details["verdicts"])
         yield f"report: {self.report.resolve().as_uri()}"  # a terminal or a browser opens it
         for step in details.get("next_steps", ())[:STEPS]:
-            yield f"{step['needs'] or 'next'}: {step['command']}"
+            yield f"{step['note'] or 'next'}: {step['command']}"
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name} {score}" for name, score in [*self.scores.items()][:MOST_SHOWN])

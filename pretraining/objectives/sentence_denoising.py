@@ -191,7 +191,7 @@ class SentenceDenoising(Objective):
 def kept_tokens(
     begins: np.ndarray, special: np.ndarray, edges: np.ndarray, probability: float, draws: SequenceDraws
 ) -> np.ndarray:
-    """Delete words; flags of the tokens that stay (N,): special ones, and a word or more of each sentence.
+    """Delete words: return which tokens stay, (N,), special ones and at least a word of each sentence.
 
     The word with the largest number of its sentence stays whatever the number is: all words are equally
     likely to have it, also where no number is large enough to stay by itself.
@@ -268,12 +268,12 @@ class SentenceDenoisingRecipe(BaseObjectiveRecipe):
     def examples(self, corpus: Corpus, context: ObjectiveContext) -> CorruptedTexts:
         sentences = by_sentences(single_text(corpus, self.kind))
         texts = FullSequences(sentences, context.sequence_length, *frame_ids(context.tokenizer))
-        return CorruptedTexts(texts, self.read(texts.lengths) + texts.lengths - 1)
+        return CorruptedTexts(texts, self.expected_lengths(texts.lengths) + texts.lengths - 1)
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
-        read = int(self.read(np.array(sequence_length)))
+        read = int(self.expected_lengths(np.array(sequence_length)))
         return FullSequence(read, sequence_length - 1, sequence_length - 1)
 
-    def read(self, lengths: np.ndarray) -> np.ndarray:
-        """Estimate what is left of sentences of some lengths, [CLS] and [SEP] included, after deletion."""
+    def expected_lengths(self, lengths: np.ndarray) -> np.ndarray:
+        """Estimate the lengths of sentences after deletion from those before, [CLS] and [SEP] included."""
         return np.rint(2 + (1 - self.deletion_probability) * (lengths - 2)).astype(np.int64)

@@ -102,7 +102,7 @@ def what_comes_next(recipe: DistillationRecipe, prepared: Prepared) -> Iterator[
     model = recipe.folder / MODEL
     export = options_of_export(load_config(model))
     if prepared.task is None:
-        return after_pretraining(str(model), classifies=False, export=export)
+        return after_pretraining(str(model), can_classify=False, export=export)
     task = prepared.task.task.recipe
     return after_learning_a_task(str(model), example_texts(task), task.input_columns, export)
 

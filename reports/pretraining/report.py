@@ -364,7 +364,7 @@ def what_comes_next(model: Path, summary: Mapping[str, Any]) -> Iterator[NextSte
     if is_usable(summary["scores"]):
         trained = summary["models"].get(MODEL, "")
         export = options_of_export(load_config(model))
-        yield from after_pretraining(str(model), classifies=classifies_texts(trained), export=export)
+        yield from after_pretraining(str(model), can_classify=can_classify_texts(trained), export=export)
 
 
 def is_usable(scores: Mapping[str, Any]) -> bool:
@@ -373,7 +373,7 @@ def is_usable(scores: Mapping[str, Any]) -> bool:
     return loss is not None and math.isfinite(loss)
 
 
-def classifies_texts(name: str) -> bool:
+def can_classify_texts(name: str) -> bool:
     """Return whether a model's member has a head for labels of texts; an unknown one is taken to have.
 
     Args:

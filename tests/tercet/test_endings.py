@@ -19,7 +19,7 @@ from tercet.reports.fewshot import summary as prompting
 from tercet.reports.finetune import summary as finetuning
 from tercet.reports.next_steps import after_learning_a_task, after_pretraining, as_data
 from tercet.reports.pretraining import report as pretraining
-from tercet.reports.pretraining.report import classifies_texts, verdicts
+from tercet.reports.pretraining.report import can_classify_texts, verdicts
 from tercet.reports.scores import as_data as scores_as_data
 from tercet.results import Result, Score, number
 
@@ -50,7 +50,7 @@ def end(tmp_path):
 
 
 def test_commands_that_go_on_can_be_pasted():
-    play, own_rows, *_ = after_pretraining("odd name/model", classifies=True)
+    play, own_rows, *_ = after_pretraining("odd name/model", can_classify=True)
     assert shlex.split(play.command) == ["tercet", "play", "odd name/model"]
     assert "model.path=odd name/model" in shlex.split(own_rows.command)
     texts = example_texts(MultipleChoiceRecipe("multiple_choice"))
@@ -61,7 +61,7 @@ def test_commands_that_go_on_can_be_pasted():
 def test_a_model_that_reads_a_text_is_first_given_one():
     predict, rows, *_ = after_learning_a_task("m", example_texts(TaggingRecipe("tagging")), ["tokens"])
     assert predict.command == 'tercet predict m "a text"'
-    assert (rows.needs, rows.command) == (
+    assert (rows.note, rows.command) == (
         "with rows of tokens",
         "tercet predict m FILE --output predictions.jsonl",
     )
@@ -70,7 +70,7 @@ def test_a_model_that_reads_a_text_is_first_given_one():
 
 
 @pytest.mark.parametrize(
-    ("model", "classifies"),
+    ("model", "can_classify"),
     [
         ("TercetCharacterLanguageModel", False),
         ("TercetRecurrentSeq2SeqForConditionalGeneration", False),
@@ -80,8 +80,8 @@ def test_a_model_that_reads_a_text_is_first_given_one():
         ("Other", True),
     ],
 )
-def test_members_with_heads_of_tasks_are_to_be_finetuned(model, classifies):
-    assert classifies_texts(model) == classifies
+def test_members_with_heads_of_tasks_are_to_be_finetuned(model, can_classify):
+    assert can_classify_texts(model) == can_classify
 
 
 def test_scores_come_first_then_what_they_show_then_the_report_then_what_is_next(end, tmp_path):
@@ -92,7 +92,7 @@ def test_scores_come_first_then_what_they_show_then_the_report_then_what_is_next
         "mlm/accuracy": 0.1168,
         "mlm/targets": 9,
     }
-    steps = as_data(after_pretraining("m", classifies=True, export=" --onnx"))
+    steps = as_data(after_pretraining("m", can_classify=True, export=" --onnx"))
     data = {"scores": scores | {"nsp/accuracy": 0.512}, "next_steps": steps}
     lines = end("pretrain", NOTHING | data)
     assert lines == [

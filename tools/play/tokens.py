@@ -41,18 +41,18 @@ class ShowTokens(Ability):
         ids: list[int] = self.model.inputs(texts[0])["input_ids"][0].tolist()
         probabilities = self.probabilities(ids)
         tokens = [
-            Token(spelled(self.model, idx), idx, probability)
-            for idx, probability in zip(ids, probabilities, strict=True)
+            Token(spelled(self.model, token_id), token_id, probability)
+            for token_id, probability in zip(ids, probabilities, strict=True)
         ]
         special = set(self.model.tokenizer.all_special_ids)
-        count = sum(idx not in special for idx in ids)
+        count = sum(token_id not in special for token_id in ids)
         unknown = self.model.tokenizer.unk_token_id
         characters = len(texts[0])
         return [
             Tokens(f"{len(ids)} tokens", tokens),
             Note(
                 f"{characters:,} characters, {characters / max(count, 1):.1f} per token; "
-                f"{sum(idx == unknown for idx in ids)} unknown, {len(ids) - count} special."
+                f"{sum(token_id == unknown for token_id in ids)} unknown, {len(ids) - count} special."
             ),
         ]
 
