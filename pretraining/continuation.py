@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ..configs.messages import quietly, shortened
 from ..configs.recipe import read_recipe, recipe_folders
-from ..data.cache import cache_folder, made_once, key_of
+from ..data.cache import cache_folder, key_of, made_once
 from ..data.documents import Documents, single_texts
 from ..data.prepared import PreparedDocuments
 from ..data.tokenizers.token_rows import keeps_ids, new_ids, rows_between

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from accelerate import Accelerator
 
-from ..configs.by_kind import ByKind
 from ..configs.messages import counted
 from ..data.steps.exchange import wait_for_everyone
 from ..data.steps.weighting import WeightedSource
@@ -27,12 +26,6 @@ from .output import run_folder
 from .prepared import Inputs, Prepared, find_inputs, prepare
 from .recipe import PretrainingRecipe
 from .text import tell_shares
-
-ON_REQUEST = ByKind(
-    __name__,
-    {"push_checkpoints": "revisions.require_repository", "revisions": "revisions.keeping_revisions"},
-)
-"""Key of `training` -> what carries it out, imported by the runs whose recipe asks for it."""
 
 
 def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool = False) -> Path:
@@ -56,13 +49,17 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
     with running(run_folder(recipe), resume=resume, overwrite=overwrite, processes=processes) as run:
         session = Session.begin(run.folder, inputs.training, resume=run.resume)
         if inputs.training.push_checkpoints is not None:
-            ON_REQUEST["push_checkpoints"](session)
+            from .revisions import require_repository  # which most runs do without
+
+            require_repository(session)
         with waiting_for("the text: it is tokenized once, and found in the cache from then on"):
             parts = prepare(inputs, session.accelerator, inputs.tokenizer.found(run))
         take_folder(run, inputs, parts, session)
         keeping = nullcontext()
         if inputs.training.revisions is not None:
-            keeping = ON_REQUEST["revisions"](session, parts, inputs.corpus.cache)
+            from .revisions import keeping_revisions
+
+            keeping = keeping_revisions(session, parts, inputs.corpus.cache)
         with keeping as revisions:
             outcome = learn(session, parts, revisions)
             keep_models(session, parts, outcome)

@@ -38,7 +38,7 @@ from .loop import Metrics, Progress, Training, train
 from .optimizers.optimizers import build_optimizer
 from .optimizers.row_updates import gradients_by_rows
 from .optimizers.schedules import build_schedule
-from .recipe import ON_REQUEST, TrainingRecipe
+from .recipe import TrainingRecipe
 from .skipping import NonFiniteError
 from .stages import StagedSteps, TrainingData
 from .tracking import Tracker, begin_trackers
@@ -169,11 +169,14 @@ def build_training(session: Session, parts: Parts) -> Training:
     recipe, accelerator, model, objective = session.recipe, session.accelerator, parts.model, parts.objective
     set_seed(recipe.seed, device_specific=True)  # for dropout: the weights are drawn already
     if computes_again(recipe.gradient_checkpointing, accelerator):
-        ON_REQUEST["gradient_checkpointing"](model)
+        from .devices.gradient_checkpointing import enable_gradient_checkpointing
+
+        enable_gradient_checkpointing(model)
     prepared = prepare_model(model, accelerator, cpu_offload=recipe.cpu_offload)
     graphs = None
     if parts.data.has_fixed_sizes:
-        compiled_blocks = ON_REQUEST["compile"]
+        from .devices.compiling import compiled_blocks
+
         graphs = compiled_blocks(
             recipe.compile, model, objective, parts.data, accelerator, records=recipe.cuda_graphs
         )
@@ -184,6 +187,11 @@ def build_training(session: Session, parts: Parts) -> Training:
         products=products_of_few_digits(accelerator),
         copies=processes_of(accelerator) if isinstance(prepared, DistributedDataParallel) else None,
     )
+    averages = {}
+    if recipe.ema_decay is not None:
+        from .optimizers.averaging import WeightAverage
+
+        averages[EMA] = WeightAverage(model)
     return Training(
         prepared,
         objective,
@@ -192,7 +200,7 @@ def build_training(session: Session, parts: Parts) -> Training:
         accelerator=accelerator,
         num_steps=recipe.steps,
         patience=recipe.patience,
-        averages={} if recipe.ema_decay is None else {EMA: ON_REQUEST["ema_decay"](model)},
+        averages=averages,
         graphs=graphs,
         max_grad_norm=recipe.max_grad_norm,
         max_skipped_steps=recipe.max_skipped_steps,

@@ -5,8 +5,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, NonNegativeFloat, PositiveInt
 
-from ..configs.by_kind import ByKind
-
 DecayRate = Annotated[float, Field(ge=0, lt=1)]
 """What a mean keeps of itself with every new number: with 1 it would take up none."""
 
@@ -36,17 +34,6 @@ USED_BY = {
     "factor": (("noam",), "does not derive the learning rate from the hidden size"),
 }
 """Key of a schedule -> the kinds that use it, and why the others do not."""
-
-ON_REQUEST = ByKind(
-    __name__,
-    {
-        "average_checkpoints": "optimizers.averaging.mean_with",
-        "compile": "devices.compiling.compiled_blocks",
-        "ema_decay": "optimizers.averaging.WeightAverage",
-        "gradient_checkpointing": "devices.gradient_checkpointing.enable_gradient_checkpointing",
-    },
-)
-"""Key of this part -> what carries it out, imported by the runs whose recipe asks for it."""
 
 LAST, EMA, MEAN = "last", "ema", "mean"
 """Kinds of weights that a run may have in the end."""

@@ -13,7 +13,7 @@ from .checkpoints.final_weights import LAST, MEAN, scores_of
 from .devices.sharding import gathered, whole_weights
 from .evaluation import evaluate_held_out
 from .loop import Metrics, Training
-from .recipe import ON_REQUEST, TrainingRecipe
+from .recipe import TrainingRecipe
 from .stages import TrainingData
 from .tracking import Tracker, as_scores
 
@@ -74,8 +74,9 @@ class WeightScores:
 
     def evaluate_mean(self, checkpoints: Sequence[Path]) -> None:
         """Average the weights at the run's end with those of checkpoints, and score the mean."""
+        from .optimizers.averaging import mean_with  # which most runs do without
+
         with self.tracker.paused():
-            mean_with = ON_REQUEST["average_checkpoints"]
             self.training.averages[MEAN] = mean_with(self.training.bare_model, checkpoints)
             scores = self._measure(MEAN)
             self.values |= scores

@@ -34,7 +34,6 @@ from torch.distributed import ProcessGroup
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
-from ...configs.by_kind import ByKind
 from ...configs.hashes import hash_of
 from ...data.files.atomic_writes import (
     delete_folder,
@@ -105,12 +104,6 @@ PREFIX = "step-"
 PIECES = "optimizer"
 """Folder of what is in pieces, in a checkpoint."""
 
-IN_PIECES = ByKind(
-    __name__,
-    {"join": "pieces.write_joined", "write": "pieces.write_pieces", "read": "pieces.read_pieces"},
-)
-"""What writes and reads a model in pieces: most runs have none."""
-
 REMEDY = "make room or lower training.keep_checkpoints, and resume; the earlier checkpoints are intact"
 """What to do when there is no room for a checkpoint."""
 
@@ -161,11 +154,15 @@ class Snapshot:
                 _write(partial / file, state)
             for file, weights in self.weights.items():
                 if any(isinstance(weight, DTensor) for weight in weights.values()):
-                    IN_PIECES["join"](partial / file, weights, self.group)
+                    from .pieces import write_joined  # most runs have none
+
+                    write_joined(partial / file, weights, self.group)
                 else:
                     safetensors.torch.save_file(weights, partial / file)
             if self.pieces:
-                IN_PIECES["write"](partial / PIECES, self.pieces, self.group)
+                from .pieces import write_pieces
+
+                write_pieces(partial / PIECES, self.pieces, self.group)
             if self.is_main_process:
                 _write(partial / "optimizer.pt", self.optimizer)
                 self._write_about(partial / "state.json")
@@ -356,8 +353,10 @@ def delete_unfinished(folder: Path) -> None:
 
 
 def _add_pieces(folder: Path, optimizer: Optimizer, moments: dict[int, dict[str, Any]]) -> None:
+    from .pieces import read_pieces
+
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    found = IN_PIECES["read"](folder, lambda name: parameters[int(name.partition(".")[0])])
+    found = read_pieces(folder, lambda name: parameters[int(name.partition(".")[0])])
     for name, value in found.items():
         number, _, kind = name.partition(".")
         moments[int(number)][kind] = value
