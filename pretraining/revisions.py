@@ -46,9 +46,9 @@ def keeping_revisions(session: Session, parts: Prepared, cache: str | None) -> I
     """
     training, accelerator, pushes = session.recipe, session.accelerator, None
     assert training.revisions is not None
-    if training.push_checkpoints is not None and accelerator.is_main_process:
-        pushes = hub().BackgroundPush(session.folder, training.push_checkpoints)
-        earlier = hub().not_pushed(session.folder, training.push_checkpoints)
+    if training.push_revisions is not None and accelerator.is_main_process:
+        pushes = hub().BackgroundPush(session.folder, training.push_revisions)
+        earlier = hub().not_pushed(session.folder, training.push_revisions)
         pushes.wake(earlier)
 
     def keep(
@@ -83,7 +83,7 @@ def require_repository(session: Session) -> None:
 
     A Hub that does not answer is no reason not to begin: it may answer when the first model is there.
     """
-    problem, repo = None, session.recipe.push_checkpoints
+    problem, repo = None, session.recipe.push_revisions
     assert repo is not None
     if session.accelerator.is_main_process:
         try:
@@ -94,7 +94,7 @@ def require_repository(session: Session) -> None:
             print(f"{error}; the run begins without it", file=sys.stderr, flush=True)
     problem = broadcast_object_list([problem])[0]
     if problem is not None:
-        raise ValueError(f"training.push_checkpoints is {repo}, but {problem}")
+        raise ValueError(f"training.push_revisions is {repo}, but {problem}")
 
 
 def save_revision(

@@ -48,7 +48,7 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
     processes = join_processes(inputs.training.timeout)
     with running(run_folder(recipe), resume=resume, overwrite=overwrite, processes=processes) as run:
         session = Session.begin(run.folder, inputs.training, resume=run.resume)
-        if inputs.training.push_checkpoints is not None:
+        if inputs.training.push_revisions is not None:
             from .revisions import require_repository  # which most runs do without
 
             require_repository(session)

@@ -148,7 +148,7 @@ def shortened(training: TrainingRecipe, every: int) -> TrainingRecipe:
         evaluate_every=None,
         patience=None,
         revisions=None,
-        push_checkpoints=None,
+        push_revisions=None,
         average_checkpoints=None,  # at the end of a run, which is not reached
         final_weights=None,
         measure_utilization=False,

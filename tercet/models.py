@@ -251,7 +251,7 @@ def study_command(options: Namespace) -> None:
     flag("--dry-run", "upload nothing, list what would be uploaded"),
     Argument("--revision", help="branch to commit to, created if it does not exist (main)"),
     Argument("--message", help="commit message"),
-    flag("--checkpoints", "push a run's intermediate models, each as a revision"),
+    flag("--all-revisions", "push all intermediate models of a run instead, each as a revision"),
     flag("--space", "also make a Space that shows the model"),
     Argument("--space-folder", metavar="DIR", help="write the files of the Space to DIR, and upload nothing"),
 )
@@ -263,8 +263,8 @@ def push_command(options: Namespace) -> None:
     Tercet is not installed, but no checkpoints or logs. The model card is built from the files of the run.
     All files are checked before the upload starts. To continue an interrupted upload, repeat the command.
 
-    --checkpoints pushes the intermediate models that a run has kept (`training.revisions`) instead, each as a
-    revision of its name: step-1000, or chck_7M. What the repository has already is not pushed again.
+    --all-revisions pushes the intermediate models that a run has kept (`training.revisions`) instead, each
+    as a revision of its name: step-1000, or chck_7M. What the repository has already is not pushed again.
 
     --space also makes a Space of the same name, where everybody can try the model in a browser, as with
     `tercet play`. --space-folder writes the Space into a folder instead, and uploads nothing.
@@ -277,9 +277,9 @@ def push_command(options: Namespace) -> None:
     """
     from .checks import check_models, require_output
 
-    if options.checkpoints:  # of a run that need not have ended
+    if options.all_revisions:  # of a run that need not have ended
         require_output(options.folder)
-        push_checkpoints(options)
+        push_all_revisions(options)
         return
     check_models(options.folder, of_run=True, asks_hub=False)
     if not Path(options.folder).expanduser().exists():
@@ -304,14 +304,14 @@ def push_command(options: Namespace) -> None:
         print(send(publication, private=options.private, revision=options.revision, message=options.message))
 
 
-def push_checkpoints(options: Namespace) -> None:
+def push_all_revisions(options: Namespace) -> None:
     """Push a run's intermediate models."""
     from .tools.push.publication import describe, prepare, require_repo_id
     from .tools.push.revisions import missing_revisions, push_revisions, revisions_of
 
     singles = ("revision", "space", "space_folder")
     if given := [f"--{name}".replace("_", "-") for name in singles if getattr(options, name)]:
-        raise ValueError(f"{given[0]} is for one model, but --checkpoints pushes several: leave one out")
+        raise ValueError(f"{given[0]} is for one model, but --all-revisions pushes several: leave one out")
     require_repo_id(options.repo)
     folder = Path(options.folder).expanduser()
     if not (models := revisions_of(folder)):

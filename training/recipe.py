@@ -213,7 +213,7 @@ class TrainingRecipe:
     """Steps between intermediate models, which `tercet pretrain` keeps as folders for `from_pretrained`:
     `revisions/step-1000`. `babylm`: by words read, as the BabyLM challenge asks, `revisions/chck_7M`: after
     each million up to 10 million, each 10 million up to 100, and each 100 million up to 1,000 million."""
-    push_checkpoints: str | None = None
+    push_revisions: str | None = None
     """Repository on the Hub, `owner/name`, to which each of the `revisions` is pushed during the run, as a
     revision of its name; created as a private one if it does not exist."""
     ema_decay: Annotated[float, Field(gt=0, lt=1)] | None = None
@@ -282,14 +282,14 @@ class TrainingRecipe:
 
     def require_revisions(self) -> None:
         """Make sure that intermediate models that are to be pushed are kept."""
-        if (repo := self.push_checkpoints) is None:
+        if (repo := self.push_revisions) is None:
             return
         owner, _, name = repo.partition("/")
         if not (owner and name) or "/" in name:
-            raise ValueError(f"push_checkpoints is {repo!r}, but a repository is named owner/name")
+            raise ValueError(f"push_revisions is {repo!r}, but a repository is named owner/name")
         if self.revisions is None:
             raise ValueError(
-                f"push_checkpoints is {repo}, but the run keeps no intermediate models to push: set "
+                f"push_revisions is {repo}, but the run keeps no intermediate models to push: set "
                 "revisions to a number of steps, or to babylm"
             )
 

@@ -36,7 +36,7 @@ REPO = "me/small"
 def test_intermediate_models_are_whole_and_the_run_learns_the_same(recipe_on, hub, capsys):  # noqa: F811
     plain, _ = recipe_on(KIND, "plain", dropout=0.1)
     series, _ = recipe_on(
-        KIND, "series", dropout=0.1, revisions=2, push_checkpoints=REPO, checkpoint_every=2, evaluate_every=2
+        KIND, "series", dropout=0.1, revisions=2, push_revisions=REPO, checkpoint_every=2, evaluate_every=2
     )
     require_same_models(pretrain(series), pretrain(plain))
 
@@ -68,15 +68,17 @@ def test_a_hub_that_fails_costs_a_line_and_what_is_missing_is_pushed_later(
     recipe_on, hub, capsys, impatience  # noqa: F811
 ):  # fmt: skip
     hub.room = threading.Semaphore(0)
-    recipe, _ = recipe_on(KIND, revisions=2, push_checkpoints=REPO)
+    recipe, _ = recipe_on(KIND, revisions=2, push_revisions=REPO)
     assert pretrain(recipe) == recipe.folder / "model"
     said = capsys.readouterr().err
     assert f"the push to {REPO} failed, and was the last attempt: the Hub could not be reached" in said
-    assert f"not pushed to {REPO}: step-2, step-4; `tercet push {recipe.folder} {REPO} --checkpoints`" in said
+    assert (
+        f"not pushed to {REPO}: step-2, step-4; `tercet push {recipe.folder} {REPO} --all-revisions`" in said
+    )
     assert "config.json" not in hub.files(REPO, "step-2")
 
     hub.room = threading.Semaphore(100)
-    command = ["push", str(recipe.folder), REPO, "--checkpoints"]
+    command = ["push", str(recipe.folder), REPO, "--all-revisions"]
     assert main(command) == 0
     assert [line.rpartition("/commit/")[0] for line in capsys.readouterr().out.split()] == [
         f"{hub.address}/{REPO}"
@@ -96,7 +98,7 @@ def test_intermediate_models_of_another_run_are_told_of_before_the_first_push(hu
     """Not if there are none, nor of a resumed run, nor if the repository has some of this run."""
     about = {
         "accelerator": SimpleNamespace(is_main_process=True),
-        "recipe": SimpleNamespace(push_checkpoints=REPO),
+        "recipe": SimpleNamespace(push_revisions=REPO),
     }
     session: Any = SimpleNamespace(**about, goes_on=False)
     resumed: Any = SimpleNamespace(**about, goes_on=True)
@@ -128,7 +130,7 @@ def test_models_are_loaded_by_the_run_alone(recipe_on, hub, monkeypatch):  # noq
         return load(cls, *arguments, **options)
 
     monkeypatch.setattr(PreTrainedModel, "from_pretrained", classmethod(observed))
-    recipe, _ = recipe_on(KIND, revisions=2, push_checkpoints=REPO)
+    recipe, _ = recipe_on(KIND, revisions=2, push_revisions=REPO)
     pretrain(recipe)
     assert {"step-2", "step-4"} <= set(hub.repositories[REPO].branches)
     assert len(loading) >= 4
@@ -144,7 +146,7 @@ def test_a_damaged_model_costs_a_line_and_the_others_are_pushed(recipe_on, hub, 
         return prepare(model, repo, **options)
 
     monkeypatch.setattr(client_of_revisions, "prepare", refuse_first)
-    recipe, _ = recipe_on(KIND, revisions=2, push_checkpoints=REPO)
+    recipe, _ = recipe_on(KIND, revisions=2, push_revisions=REPO)
     pretrain(recipe)
     said = capsys.readouterr().err
     assert f"step-2 cannot be pushed to {REPO}: model.safetensors has weights that are not finite" in said
@@ -163,14 +165,14 @@ def test_a_refused_model_does_not_hold_up_the_others(recipe_on, hub, monkeypatch
         return push(publication, **options)
 
     monkeypatch.setattr("tercet.tools.push.revisions.push", refuse_first)
-    recipe, _ = recipe_on(KIND, revisions=1, steps=3, push_checkpoints=REPO)
+    recipe, _ = recipe_on(KIND, revisions=1, steps=3, push_revisions=REPO)
     pretrain(recipe)
     said = capsys.readouterr().err
     assert "was the last attempt: a rule of the repository forbids this branch" in said
     assert f"not pushed to {REPO}: step-1;" in said
     assert set(hub.repositories[REPO].branches) == {"main", "step-2", "step-3"}
     del hub.repositories[REPO].branches["step-3"]
-    assert main(["push", str(recipe.folder), REPO, "--checkpoints", "--private"]) == 2
+    assert main(["push", str(recipe.folder), REPO, "--all-revisions", "--private"]) == 2
     assert "forbids this branch" in capsys.readouterr().err
     assert set(hub.repositories[REPO].branches) == {"main", "step-2", "step-3"}
 
@@ -186,7 +188,7 @@ def test_what_an_attempt_missed_goes_with_the_next_one(recipe_on, hub, monkeypat
         return push(publication, **options)
 
     monkeypatch.setattr("tercet.tools.push.revisions.push", fail_once)
-    recipe, _ = recipe_on(KIND, revisions=2, push_checkpoints=REPO)
+    recipe, _ = recipe_on(KIND, revisions=2, push_revisions=REPO)
     pretrain(recipe)
     said = capsys.readouterr().err
     assert f"the push to {REPO} failed" in said
@@ -275,8 +277,8 @@ def test_words_of_documents_that_are_in_no_example_are_not_read(tmp_path):
 @pytest.mark.parametrize(
     ("training", "corpus", "said"),
     [
-        ({"push_checkpoints": "me/x"}, {}, "set revisions to a number of steps"),
-        ({"push_checkpoints": "x", "revisions": 5}, {}, "named owner/name"),
+        ({"push_revisions": "me/x"}, {}, "set revisions to a number of steps"),
+        ({"push_revisions": "x", "revisions": 5}, {}, "named owner/name"),
         ({"revisions": "babylm"}, {"streaming": True}, "set corpus.streaming=false"),
         ({"revisions": 0}, {}, "revisions"),
     ],
@@ -292,9 +294,9 @@ def test_impossible_series_are_refused(training, corpus, said):
 
 
 def test_a_run_that_could_never_push_does_not_begin(recipe_on, hub, monkeypatch):  # noqa: F811
-    recipe, _ = recipe_on(KIND, revisions=2, push_checkpoints="somebody/small")
+    recipe, _ = recipe_on(KIND, revisions=2, push_revisions="somebody/small")
     with pytest.raises(
-        ValueError, match="push_checkpoints is somebody/small, but the token has no write access"
+        ValueError, match="push_revisions is somebody/small, but the token has no write access"
     ):
         pretrain(recipe)
     monkeypatch.delenv("HF_TOKEN")
@@ -304,8 +306,8 @@ def test_a_run_that_could_never_push_does_not_begin(recipe_on, hub, monkeypatch)
 
 
 def test_checkpoints_of_a_run_without_any_are_one_line(tmp_path, hub, capsys):  # noqa: F811
-    assert main(["push", str(tmp_path), REPO, "--checkpoints"]) == 2
+    assert main(["push", str(tmp_path), REPO, "--all-revisions"]) == 2
     assert "set training.revisions" in capsys.readouterr().err
-    assert main(["push", str(tmp_path), REPO, "--checkpoints", "--space"]) == 2
+    assert main(["push", str(tmp_path), REPO, "--all-revisions", "--space"]) == 2
     assert "--space is for one model" in capsys.readouterr().err
     assert hub.requests == []

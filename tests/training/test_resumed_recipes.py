@@ -31,7 +31,7 @@ REFUSED = {
 }
 """What cannot be changed, and another value of it."""
 
-AFTERWARDS = {"save_code", "revisions", "push_checkpoints", "timeout"}
+AFTERWARDS = {"save_code", "revisions", "push_revisions", "timeout"}
 """What is done with models that are written, and how long processes wait for each other."""
 
 MEMORY = {"gradient_checkpointing", "cpu_offload"}

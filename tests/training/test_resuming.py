@@ -71,7 +71,7 @@ OF_THE_TEXT = ("cache", "remote_cache", "skip_bad_records")
 CASES = {
     "pretraining": (
         *(PretrainingRecipe, PRETRAINING, of_pretraining),
-        {"output", "training.revisions", "training.push_checkpoints"}
+        {"output", "training.revisions", "training.push_revisions"}
         | {f"training.{name}" for name in (*BOOKKEEPING, *MORE)}
         | {f"corpus.{name}" for name in OF_THE_TEXT},
     ),

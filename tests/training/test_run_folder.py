@@ -23,7 +23,7 @@ NO_PATHS = {
         for name in ("text_column", "source_column", "target_column", "control_tokens")
     ),
     *(f"{part}training.trackers" for part in ("", "adaptation.", "general.", "task.")),
-    *(f"{part}training.push_checkpoints" for part in ("", "adaptation.", "general.")),
+    *(f"{part}training.push_revisions" for part in ("", "adaptation.", "general.")),
 }
 """Keys of texts that name nothing that is read from the disk; what `task` and `objective` say is no path."""
 

@@ -135,7 +135,7 @@ class BackgroundPush:
         if missing := not_pushed(self.folder, self.repo):
             tell(
                 f"not pushed to {self.repo}: {shortened(path.name for path in missing)}; "
-                f"`tercet push {self.folder} {self.repo} --checkpoints` pushes what is missing"
+                f"`tercet push {self.folder} {self.repo} --all-revisions` pushes what is missing"
             )
 
     def _work(self) -> None:
