@@ -72,7 +72,7 @@ class Schema:
     """What the data of a recipe, or of a part of one, have to be."""
 
     root: Node
-    """Of the data."""
+    """Node of the whole data."""
     definitions: Mapping[str, Node]
     """What `$ref` names."""
 

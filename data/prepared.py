@@ -51,7 +51,7 @@ class Counts:
     words: int = 0
     tokens: int = 0
     bytes: int = 0
-    """Of the documents' text in UTF-8."""
+    """Bytes of the documents' text in UTF-8."""
 
     def __add__(self, other: "Counts") -> "Counts":
         return Counts(*(getattr(self, key.name) + getattr(other, key.name) for key in fields(self)))
@@ -62,7 +62,7 @@ class Shard:
     """Documents that were prepared together."""
 
     name: str
-    """Of its folder, from the manifest's."""
+    """Path of its folder, from the manifest's."""
     counts: Counts
     sha256: dict[str, str]
     """Array -> hash of its file."""

@@ -70,8 +70,8 @@ def without_filling(outputs: ModelOutputs, batch: Batch, labels: Tensor) -> Mode
     """Leave out what a model makes of filling, where nothing is to be compared, or make it a constant.
 
     Args:
-        outputs: Of a model.
-        batch: Of a fixed size.
+        outputs: Outputs of a model.
+        batch: A batch of a fixed size.
         labels: At its positions (n,), `IGNORE` where there is no target.
     """
     is_target, has_states = labels != IGNORE, {}

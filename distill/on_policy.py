@@ -64,11 +64,11 @@ class OnPolicy:
     """Lets a student write the targets of some steps.
 
     Args:
-        recipe: Of how many steps, and how.
+        recipe: Says how many steps are written, and how.
         base: Makes the batches; its places are those of the other steps.
         student: Writes, with the weights that it has then.
         ends: Tokens that end what is written.
-        precision: Of the run.
+        precision: Precision of the run.
     """
 
     def __init__(

@@ -176,7 +176,7 @@ class TaskDistillation(Objective):
         soft_weight: What the teacher's answers count.
         hard_weight: What labels count.
         device: Where the teacher reads.
-        precision: Of its products, as a recipe says it.
+        precision: Precision of its products, as a recipe says it.
     """
 
     def __init__(

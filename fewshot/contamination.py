@@ -33,7 +33,7 @@ class Contamination:
     words: int
     """N."""
     is_touched: list[bool]
-    """Of each item, whether one of its n-grams stands in the corpus."""
+    """For each item, whether one of its n-grams stands in the corpus."""
     num_short: int
     """Items with fewer than N words, which count as clean."""
     num_documents: int

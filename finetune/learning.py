@@ -123,7 +123,7 @@ def learn_seed(
         task: What is learned.
         splits: What from, and what the model is measured on.
         folder: Receives log, scores, predictions and model.
-        seed: Of head, order and dropout.
+        seed: Seed of head, order and dropout.
         resume: Continue a run that is there.
         pretrained: The model of this seed if it is loaded already; it is changed.
         teach: Says what a model on a device learns, if that is more than the task's own objective.

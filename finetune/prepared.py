@@ -27,7 +27,7 @@ class Prepared:
     task: Task
     splits: Mapping[str, Split]
     pretrained: TaskModel
-    """Of the first seed, whose run learns with it: what is asked of its weights is asked before."""
+    """The model of the first seed, whose run learns with it: what is asked of its weights is asked before."""
     bad_rows: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     """How many rows of each file were bad, and why, where there were any."""
 

@@ -233,8 +233,8 @@ def split_off(
     """Hold out a random share of rows: the numbers of those that are left, and of the share, ascending.
 
     Args:
-        labels: Of the rows: they are then held out in proportion, and at least one row of each is left.
-        groups: Of the rows: all of one are then held out or none, and labels do not matter.
+        labels: The rows' labels: rows are then held out in proportion, and at least one row of each is left.
+        groups: The rows' groups: all rows of one are then held out or none, and labels do not matter.
     """
     if groups is None:
         rest, held_out = random_split(len(rows), share, seed, labels)

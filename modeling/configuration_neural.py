@@ -84,7 +84,7 @@ class NeuralConfig(PreTrainedConfig):
     """Normalize the sum of the embeddings, as BERT and BART do."""
 
     norm_type: Literal["rms_norm", "layer_norm"] = "rms_norm"
-    """Of all norms."""
+    """Kind of all norms."""
     norm_eps: float = 1e-6
     """What is added to a variance before its root is taken."""
     norm_bias: bool = False

@@ -283,16 +283,16 @@ class TercetConfig(RotaryConfig, NeuralConfig):
     """What a token attends to in sliding layers: see `attention/patterns.py`. In an encoder, this many tokens
     on either side, and itself; in a decoder this many, itself and those just before it."""
     attention_stride: int = NAMED_IF_SET["attention_stride"]
-    """Of strided layers: a token attends to the last so many tokens, and before these to one in so
+    """Stride of strided layers: a token attends to the last so many, and before these to one in so
     many."""
     attention_block_size: int = NAMED_IF_SET["attention_block_size"]
     """Tokens of a block, of big bird layers: see `attention/big_bird.py`."""
     attention_window_blocks: int = NAMED_IF_SET["attention_window_blocks"]
-    """Of big bird layers: blocks near a token's own that it attends to, on one side, its own included."""
+    """Blocks near a token's own that it attends to in big bird layers, on one side, its own included."""
     attention_global_tokens: int = NAMED_IF_SET["attention_global_tokens"]
-    """Of big bird layers: the first so many tokens attend to all, and all attend to them."""
+    """Number of first tokens that attend to all in big bird layers, and to which all attend."""
     attention_random_blocks: int = NAMED_IF_SET["attention_random_blocks"]
-    """Of big bird layers: earlier blocks that each block draws; 0: none."""
+    """Earlier blocks that each block of big bird layers draws; 0: none."""
     attention_random_seed: int = NAMED_IF_SET["attention_random_seed"]
     """What the drawn blocks depend on, besides the number of the block that draws."""
 
@@ -316,9 +316,9 @@ class TercetConfig(RotaryConfig, NeuralConfig):
     feed_forward_type: Literal["gated", "plain"] = "gated"
     """With a gate (Shazeer, 2020), or two linear layers as in 2017."""
     attention_bias: bool = False
-    """Of the projections to queries, keys and values."""
+    """Whether the projections to queries, keys and values have biases."""
     attention_out_bias: bool | None = None
-    """Of attention's last projection; `None`: as in those of queries, keys and values, `attention_bias`."""
+    """Whether attention's last projection has a bias; `None`: as `attention_bias` says."""
     attention_score: str = NAMED_IF_SET["attention_score"]
     """How queries and keys are compared: see `attention/scores.py`."""
     use_qk_norm: bool = False

@@ -82,7 +82,7 @@ class TercetEncoderModel(TercetStack):
 
         Args:
             input_ids: (B, T), padded on either side; or packed (1, N).
-            attention_mask: Of tokens, (B, T), 0 at pads; of their pairs, (B, T, T) or (B, H, T, T); or a
+            attention_mask: Mask of tokens, (B, T), 0 at pads; of their pairs, (B, T, T) or (B, H, T, T); or a
                 dictionary of those, one for each type of layer. See `attention/masks.py`.
             token_type_ids: Segment of each token, (B, T).
             position_ids: (B, T). By default real tokens are counted; in a packed stream they restart.

@@ -57,7 +57,7 @@ def register(
     """Register members with transformers.
 
     Args:
-        configurations: Of the members.
+        configurations: Configurations of the members.
         auto_classes: Auto class -> the models that it can load; of a configuration's, the usual one first.
     """
     for auto_class, models in auto_classes.items():

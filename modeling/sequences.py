@@ -36,7 +36,7 @@ class PaddedRows:
 
     Args:
         size: (B, T).
-        device: Of the tokens.
+        device: Device of the tokens.
         mask: (B, past + T), 0 at pads; `past` tokens are in a cache. `None`: nothing tells of pads.
         is_begin: (B, T), true where sequences begin, if a row has several, or a mask of pairs.
     """

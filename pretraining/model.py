@@ -32,11 +32,11 @@ class FirstModel:
     """The model that a run begins with, before its tokenizer is known: a preset's, with random weights."""
 
     name: str
-    """Of the preset, or the model that goes on learning."""
+    """Name of the preset, or of the model that goes on learning."""
     objective: BaseObjectiveRecipe
     """What it learns, which chooses its head."""
     config: NeuralConfig
-    """Of the model in the folder `model`; `fit` gives it a vocabulary."""
+    """Configuration of the model in the folder `model`; `fit` gives it a vocabulary."""
     overrides: Mapping[str, Any]
     """Fields of the configuration that the recipe gives."""
 

@@ -185,7 +185,7 @@ class TextReader:
     tokenizer: PreTrainedTokenizerBase
     """Cuts text into tokens."""
     seed: int
-    """Of the run."""
+    """Seed of the run."""
 
     @cached_property
     def context(self) -> ObjectiveContext:

@@ -104,7 +104,7 @@ class TranslationMeasure:
     max_new_tokens: int
     """Longest translation."""
     control_tokens: Sequence[str] | None = None
-    """Of the source, as in `corpus.control_tokens`."""
+    """Control tokens of the source, as in `corpus.control_tokens`."""
 
     @classmethod
     def of(

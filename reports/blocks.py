@@ -286,7 +286,7 @@ def bars_of(
     Args:
         values: By their names; what is not defined, or below 0, has no length.
         strong: The one to look at.
-        intervals: Of some of them; what has no width is not drawn.
+        intervals: Intervals of some of them; what has no width is not drawn.
         shown: Writes a value; by default with three digits.
     """
     known = {name: own for name, own in (intervals or {}).items() if own and own[0] < own[1]}

@@ -56,7 +56,7 @@ def draw_learning(
         curves: Name of a run -> epochs and scores.
         levels: What is reached without learning, by its name.
         chosen: The run whose model was kept.
-        interval: Of the score of the model that was kept, if these are the rows that it is of.
+        interval: Interval of the score of the model that was kept, if these are the rows that it is of.
     """
     with rc_context(LOOK):
         figure = Figure(figsize=(10, 3.6), layout="constrained")
@@ -150,7 +150,7 @@ def draw_comparison(
 
     Args:
         scores: By the names of the students, the one that counts first.
-        intervals: Of the scores that have one.
+        intervals: Intervals of the scores that have one.
     """
     names = list(scores)
     with rc_context(LOOK):

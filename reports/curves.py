@@ -182,9 +182,9 @@ def name_lines(
     Args:
         values: Where they end, by their names.
         right: The end of the horizontal axis.
-        colours: Of some names.
+        colours: Colours of some names.
         other: Colour of all others.
-        form: Of a name and its value.
+        form: Format of a name and its value.
     """
     bottom, top = axes.get_ylim()
     for name, place in apart(values, distance=LABEL_DISTANCE * (top - bottom)).items():

@@ -30,9 +30,9 @@ class LinePanel:
     """One pair of axes."""
 
     title: str
-    """Of the vertical axis, above it."""
+    """Title of the vertical axis, above it."""
     x_label: str
-    """Of the horizontal axis."""
+    """Label of the horizontal axis."""
     curves: Mapping[str, Points]
     """Name of a curve -> its points, at least one."""
     bands: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)

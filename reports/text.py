@@ -52,9 +52,9 @@ class Form:
     strong: str
     """Stands around what is to be seen."""
     link: str
-    """Of words and a file."""
+    """Format of a link, of words and a file."""
     figure: str
-    """Of words about it and a file."""
+    """Format of a figure, of words about it and a file."""
     marks: Mapping[str, tuple[str, str]]
     """Role of a run of text -> what stands around it; around others nothing does."""
     between_examples: str

@@ -284,7 +284,7 @@ def report(folder: Any) -> Result:
         tercet.report("runs/reviews").report
 
     Args:
-        folder: Of a run of `pretrain`, `finetune`, `distill` or `fewshot`.
+        folder: Folder of a run of `pretrain`, `finetune`, `distill` or `fewshot`.
 
     Raises:
         ValueError: It is no folder of a finished run, or what the run has read has changed.

@@ -190,7 +190,7 @@ class Training:
     optimizer: Optimizer
     """Prepared by the accelerator."""
     schedule: LambdaLR
-    """Of the learning rate; stepped once per optimizer step, whatever the number of processes."""
+    """Schedule of the learning rate; stepped once per optimizer step, whatever the number of processes."""
     accelerator: Accelerator
     """Owns devices, precision and processes."""
     num_steps: int
@@ -199,11 +199,11 @@ class Training:
     """Evaluations without anything better after which it ends earlier."""
     progress: Progress = field(default_factory=Progress)
     metrics: MetricAccumulator = field(default_factory=MetricAccumulator)
-    """Of the steps since the log's latest record."""
+    """Sums over the steps since the log's latest record."""
     averages: dict[str, "WeightAverage"] = field(default_factory=dict)
     """Averages of the weights, by their kind."""
     graphs: "CompiledBlocks | None" = None
-    """Of the model's blocks, which compute in their place."""
+    """Compiled blocks of the model, which compute in place of its own."""
     max_grad_norm: float = 1.0
     """Longer gradients are shortened to it."""
     max_skipped_steps: int = 10

@@ -78,9 +78,9 @@ class MixedSource:
     """An `ExampleSource` that gives each objective its share of every epoch.
 
     Args:
-        sources: Of each objective (K).
+        sources: Source of each objective (K).
         shares: Share of the tokens of each objective (K,), which sum to 1.
-        seed: Of the choice which example is for which objective.
+        seed: Seed of the choice which example is for which objective.
         whole: Whether each objective reads everything instead, as in evaluation.
     """
 

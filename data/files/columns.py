@@ -98,7 +98,7 @@ def tell_of_no_first(numbers: Sequence[Any], sizes: Sequence[int], what: str, re
     """Warn if the right choices of all rows seem to be counted from 1: none of many is the first.
 
     Args:
-        numbers: Of the right choice of each row; `None` where there is none.
+        numbers: Number of the right choice of each row; `None` where there is none.
         sizes: How many there are to choose from in each row.
         remedy: What to do if they count from 1.
 

@@ -92,7 +92,7 @@ class Tally:
     names: dict[str, int] = field(default_factory=dict)
     """How often names of tokens that begin or end texts stand in the text, which are read as text."""
     bytes: int = 0
-    """Of the text, where its tokenizer may drop some of it."""
+    """Bytes of the text, where its tokenizer may drop some of it."""
     dropped: int = 0
     """Those of them that the tokenizer drops, as it has no token for them."""
 

@@ -108,7 +108,7 @@ def read(
     Reading goes on behind a bad record, unless the file is damaged from there on.
 
     Args:
-        reader: Of its records; that of its ending if left out.
+        reader: Reads its records; that of its ending if left out.
 
     Raises:
         ValueError: The file cannot be opened, or has no such columns.

@@ -39,7 +39,7 @@ class Answers(NamedTuple):
     """What became of the items of a request."""
 
     values: list[Any]
-    """Of the first items, up to one that failed."""
+    """What was rendered of the first items, up to one that failed."""
     problem: str = ""
     """What is wrong with the next item; empty if all were filled in."""
 

@@ -25,7 +25,7 @@ class Ragged(Sequence[np.ndarray]):
 
     Args:
         values: All of them (N,).
-        lengths: Of each (S,).
+        lengths: Length of each (S,).
     """
 
     def __init__(self, values: np.ndarray, lengths: np.ndarray):

@@ -21,7 +21,7 @@ class Item:
     """One row as a query, without demonstrations."""
 
     number: int
-    """Of the row, from 0."""
+    """Number of the row, from 0."""
     prompts: tuple[Prompt, ...]
     """One with all answers, or one for each if their contexts differ."""
     target: int = 0

@@ -46,7 +46,7 @@ class Score:
     """How likely an answer is."""
 
     log_likelihoods: tuple[float, ...]
-    """Of each token, in nats."""
+    """Log-likelihood of each token, in nats."""
     is_greedy: bool
     """Whether each token is likelier in its place than every other one; of equals, none is."""
 

@@ -31,8 +31,8 @@ class Targets:
     """Which token is a target at which position of a batch.
 
     Args:
-        positions: Of each answer, the positions (in the flattened batch) that predict its tokens.
-        answers: Of each answer, its tokens.
+        positions: The positions (in the flattened batch) that predict the tokens of each answer.
+        answers: The tokens of each answer.
     """
 
     def __init__(

@@ -54,7 +54,7 @@ class PrefixTree:
     members: list[int] = field(default_factory=list)
     """Numbers of the requests."""
     positions: list[list[int]] = field(default_factory=list)
-    """Of each member, the nodes that predict the tokens of its answer."""
+    """The nodes that predict the tokens of the answer, for each member."""
     _children: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def add(self, number: int, request: Request, prefix: int) -> None:
@@ -92,7 +92,7 @@ def find_families(
     """Divide requests into families; those that share too little make up one without a prefix, the last.
 
     Args:
-        requests: Of a decoder.
+        requests: Requests of a decoder.
         may_cache: Whether the model can continue a cache; otherwise no family has a prefix.
         counts_answers: Whether each request is read by itself, or those of one context in a tree.
     """

@@ -18,7 +18,7 @@ class AnswerCache:
         """Return the answer to every key; what is not known is computed, and kept.
 
         Args:
-            keys: Of the requests; equal ones are computed once.
+            keys: Keys of the requests; equal ones are computed once.
             find: Given numbers of requests, yields places in that list and answers.
         """
         unknown = list({key: number for number, key in enumerate(keys) if key not in self.answers}.values())

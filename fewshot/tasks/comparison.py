@@ -144,7 +144,7 @@ def normalized(
     """Return the values (A,) by which answers are compared, the highest being chosen, by normalization.
 
     Args:
-        scores: Of the answers.
+        scores: Scores of the answers.
         answers: Their texts.
         unconditional: Scores of the same answers without the query, if there are any.
         content_free: Scores of the same answers in each prompt without content, if there are any.

@@ -70,7 +70,7 @@ class Answered:
     """What a model makes of a batch."""
 
     losses: Tensor
-    """Of each dialogue's targets, summed, (S,); 0 without targets."""
+    """Loss of each dialogue, summed over its targets, (S,); 0 without targets."""
     counts: Tensor
     """How many targets each dialogue has, (S,)."""
     written: list[np.ndarray]

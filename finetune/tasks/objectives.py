@@ -163,7 +163,7 @@ class Texts(NamedTuple):
     """Where the texts within the sequences of a batch lie."""
 
     bounds: Tensor
-    """Of what the model reads as one, (X + 1,)."""
+    """Edges of what the model reads as one, (X + 1,)."""
     begins: Tensor
     """First token of each text, and N behind the last one, if there is filling, (K,)."""
     numbers: Tensor | slice

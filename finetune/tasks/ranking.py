@@ -371,7 +371,7 @@ def search(collection: Collection, similarities: Iterator[np.ndarray]) -> list[P
 
     Args:
         collection: What is searched.
-        similarities: Of some queries with all documents, (q, D), until all queries had their turn.
+        similarities: Those of some queries with all documents, (q, D), until all queries had their turn.
     """
     relevant, repeated, found = collection.relevant, collection.repeated, []
     for part in map(np.array, similarities):

@@ -46,9 +46,9 @@ class ColumnFields:
     """Which fields of a task's recipe name columns."""
 
     inputs: Sequence[str]
-    """Of what a model reads."""
+    """Fields that name what a model reads."""
     labels: Sequence[str]
-    """Of what it learns from, besides."""
+    """Fields that name what it learns from, besides."""
     only_with: Mapping[str, str] = field(default_factory=dict)
     """A field -> another one, without which it names no column."""
     replaced_by: Mapping[str, str] = field(default_factory=dict)

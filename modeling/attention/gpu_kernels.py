@@ -183,7 +183,7 @@ def needed_tiles(
     """Return which tiles have a pair that may attend, (n, n), and maybe some that have none.
 
     Args:
-        pattern: Of the layer.
+        pattern: Pattern of the layer.
         bounds: Cumulative lengths (S+1,).
         ids: The sequence of each token, (N,).
         places: Where it stands in there, (N,).

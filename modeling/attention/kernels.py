@@ -190,9 +190,9 @@ def attend(
 
     Args:
         module: The layer, in which kernels look up `config`, `is_causal` and `layer_idx`.
-        query: Of packed sequences, (1, H, N, D).
-        key: Of packed sequences, (1, G, M, D).
-        value: Of the size of `key`.
+        query: Queries of packed sequences, (1, H, N, D).
+        key: Keys of packed sequences, (1, G, M, D).
+        value: Values, of the size of `key`.
         mask: Which pairs may attend, by `kernel_form`; or the bounds of packed sequences.
         pattern: Which pairs attend within a sequence; its direction need not be that of the layer.
         scaling: Factor of the scores.

@@ -124,9 +124,9 @@ class Group:
     """What a kernel of a group has to know of it: where pads stand, and which pairs attend.
 
     Args:
-        slots: Of the keys of all groups.
+        slots: Slots of the keys of all groups.
         number: Which of the groups it is.
-        pattern: Of the layer.
+        pattern: Pattern of the layer.
         chosen: Tokens that are chosen to be global, (b, t); `None`: none.
     """
 

@@ -293,7 +293,7 @@ class Tiles(NamedTuple):
     """Which pairs of a stream may attend, for flex attention: see `attention/gpu_kernels.py`."""
 
     mask: BlockMask
-    """Of the pairs."""
+    """Which pairs attend, by blocks."""
     added: Callable[[Tensor, Tensor, torch.dtype], Tensor] | None
     """What the pattern adds to the scores of tokens of these numbers, in a type."""
 

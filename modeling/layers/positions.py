@@ -30,7 +30,7 @@ class RopeConfig:
     """What transformers' functions of stretched wavelengths read of a configuration.
 
     Args:
-        rope_parameters: Of the configuration, for one type of layer.
+        rope_parameters: Those of the configuration, for one type of layer.
         head_dim: D.
         max_position_embeddings: Longest sequence of the first training, if the type is "dynamic".
         hidden_size: Read, and of no effect beside `head_dim`.

@@ -38,7 +38,7 @@ class RecurrentCache(Cache):
     """What a decoder remembers between steps; to transformers, a cache that can be reordered for beams.
 
     Args:
-        state: Of all layers behind the last token, (B, L, P, C).
+        state: State of all layers behind the last token, (B, L, P, C).
         keys: Prepared states of the encoder (B, H, S, D), if the decoder attends to them.
         num_tokens: How many tokens the decoder has read, pads included.
     """

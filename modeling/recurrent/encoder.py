@@ -64,7 +64,7 @@ class RecurrentEncoderOutput(ModelOutput):
 
     Args:
         last_hidden_state: The last layer's states (B, S, C), or packed (1, M, C).
-        final_state: Of each layer at the end of each direction, (B, L, P, C): the decoder's first.
+        final_state: State of each layer at the end of each direction, (B, L, P, C): the decoder's first.
         hidden_states: Embeddings and outputs of each layer, (B, S, C) each, if requested.
         attentions: Always `None`: the encoder does not attend.
     """
@@ -108,7 +108,7 @@ class RecurrentEncoder(nn.Module):
         """Read sources (B, S), or packed (1, M) with their cumulative lengths.
 
         Args:
-            input_ids: Of the sources.
+            input_ids: Ids of the sources.
             attention_mask: (B, S), 0 at pads, on either side; `None`: there are none.
             token_type_ids: Segments, of a model that has an embedding for them.
             inputs_embeds: Token vectors (B, S, E) instead of ids.

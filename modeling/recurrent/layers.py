@@ -38,8 +38,8 @@ class RecurrentLayer(ABC):
         Args:
             projected: What has been read, multiplied by the input's weights, (B, gates * H).
             state: The state before it, (B, P, H).
-            weight: Of the state, (gates * H, H).
-            bias: Of the state, (gates * H,).
+            weight: Weight of the state, (gates * H, H).
+            bias: Bias of the state, (gates * H,).
 
         Returns:
             The state after it, (B, P, H), whose first part is the output.

@@ -76,7 +76,7 @@ def inherit(
 
     Args:
         model: Receives them.
-        source: Of the same member, perhaps without a head.
+        source: A model of the same member, perhaps without a head.
         keeps_head: Whether a head is taken over, too, as far as its tensors have the same names and shapes.
         rows: What each id of the model's vocabulary begins with, if it has other tokens than the source.
     """

@@ -271,8 +271,8 @@ class Certificate:
     Args:
         stock: The stock model's class, and ours.
         ours: Our class.
-        sha256: Of all weights of each.
-        versions: Of what computed.
+        sha256: Hash of all weights of each.
+        versions: Versions of what computed.
         differences: All measurements.
         dropped: Stock tensors that ours does without, and why.
         first_difference: Where the models begin to differ, if they do.

@@ -51,7 +51,7 @@ class Probe:
         attention_mask: (B, T), 0 at pads, which stand behind.
         has_target: Whether a decoder is given the same beside the source; those with the head of a task make
             their input of the source.
-        num_choices: Of how many rows a model chooses one, if it does.
+        num_choices: Rows of which a model chooses one, if it does.
         names_segments: Whether segments are given, because one of the models would guess them otherwise.
         is_long: Whether it shows what short texts do not: all positions, and what lies beyond a window.
             Predictions alone are compared on it, in one pass.

@@ -52,7 +52,7 @@ class MaskingUnit(ABC):
         Args:
             examples: What is packed.
             special: Which of the packed tokens are special (N,): they are chosen or not, and never masked.
-            probability: Of a token.
+            probability: Probability of a token.
             draws: Random numbers for the packed tokens.
         """
 

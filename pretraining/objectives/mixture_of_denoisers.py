@@ -76,7 +76,7 @@ class MixtureOfDenoisers(TeacherForcing):
         tokenizer: Has an end-of-sequence token, sentinels, and the tokens of `MODES`.
         decoder_start_id: What the decoder reads first (T5: the padding token).
         longest: Tokens of the longest text that examples will have: it decides how many sentinels are needed.
-        denoisers: Of which each text draws one.
+        denoisers: Those of which each text draws one.
         label_smoothing: See `TeacherForcing`.
     """
 
@@ -180,7 +180,7 @@ class MixtureOfDenoisersRecipe(BaseObjectiveRecipe):
     kind: Literal["mixture_of_denoisers"]
     """Which objective this is."""
     denoisers: Annotated[tuple[Denoiser, ...], Field(min_length=1)] = UL2
-    """Of which each text draws one; UL2's seven by default."""
+    """Denoisers of which each text draws one; UL2's seven by default."""
     label_smoothing: Smoothing = 0.0
     """Label smoothing: probability that is distributed over the whole vocabulary."""
 

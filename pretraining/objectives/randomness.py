@@ -28,7 +28,7 @@ class TokenDraws:
     """Random numbers of packed tokens, of which each may need several: `purpose` counts them from 0 to 3.
 
     Args:
-        seed: Of all sequences.
+        seed: Seed of all sequences.
         numbers: What tells the sequences apart (S,).
         lengths: How many tokens each has (S,).
     """
@@ -57,7 +57,7 @@ class SequenceDraws:
     """The next random numbers of each sequence's generator.
 
     Args:
-        seed: Of all sequences; numbers are others than those of `TokenDraws` with the same one.
+        seed: Seed of all sequences; numbers are others than those of `TokenDraws` with the same one.
         numbers: What tells the sequences apart (S,).
     """
 

@@ -110,7 +110,7 @@ class ObjectiveContext:
     sequence_length: int
     """Tokens that the model reads or writes at once, at most."""
     seed: int = 0
-    """Of masks that never change, and of examples that are drawn anew for every epoch."""
+    """Seed of masks that never change, and of examples that are drawn anew for every epoch."""
     isolate_documents: bool = True
     """Whether a sequence ends with its document."""
     decoder_start_id: int | None = None
@@ -179,7 +179,7 @@ class BaseObjectiveRecipe(ABC):
         torch's seed decides its weights.
 
         Args:
-            config: Of the model in the folder `model`; what the objective decides may be changed in it.
+            config: That of the model in the folder `model`; what the objective decides may be changed in it.
         """
         return next(known for known in self.model_classes if known.config_class is type(config))(config)
 
@@ -236,7 +236,7 @@ class BaseObjectiveRecipe(ABC):
         Args:
             source: The examples of the documents.
             documents: One, or for pairs those to read and those to write.
-            context: Of the run.
+            context: Context of the run.
             control_tokens: The special tokens that are recognized in the text.
         """
         return None

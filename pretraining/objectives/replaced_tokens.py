@@ -86,7 +86,7 @@ class ReplacedTokenPair(JointModel):
     """A masked language model that replaces tokens, and an encoder that finds the replaced ones.
 
     Args:
-        config: Of the discriminator.
+        config: Configuration of the discriminator.
         generator_size: What the generator's widths and heads are of the discriminator's.
     """
 
@@ -115,7 +115,7 @@ class ReplacedTokenPair(JointModel):
             positions: Where tokens are masked (n,).
             labels: The original tokens there (n,).
             draws: Numbers from [0, 1) that decide the samples (n,).
-            z_loss: Of the generator's predictions; see `LossArguments`.
+            z_loss: Weight of the z-loss of the generator's predictions; see `LossArguments`.
             filling: Which tokens are none (1, N), if labels of some positions may be `IGNORE`; they are not
                 judged.
         """

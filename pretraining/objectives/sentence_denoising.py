@@ -102,7 +102,7 @@ class SentenceAutoencoder(JointModel):
     """An encoder of sentences with the decoder that it is trained by.
 
     Args:
-        config: Of the encoder; its `classifier_pooling` says what the vector of a sentence is.
+        config: Configuration of the encoder; its `classifier_pooling` says what the vector of a sentence is.
     """
 
     def __init__(self, config: TercetEncoderConfig):

@@ -142,7 +142,7 @@ class SentencePairSource(ABC):
         corpus: Documents of two sentences or more.
         tokenizer: Has [CLS] and [SEP].
         sequence_length: The most tokens of a pair, special ones included.
-        seed: Of all draws.
+        seed: Seed of all draws.
         short_sequence_probability: Share of pairs that aim at a random, shorter length, so that the model
             meets such too.
     """
@@ -413,7 +413,7 @@ def find_partners(sizes: np.ndarray, documents: np.ndarray, rng: np.random.Gener
     """Find partners of other documents, with second parts of about the same size.
 
     Args:
-        sizes: Of the second parts (P,), from 0 on.
+        sizes: Sizes of the second parts (P,), from 0 on.
         documents: To which the stretches belong (P,): two or more of them.
         rng: Orders those of equal size.
     """
@@ -431,7 +431,7 @@ def couple_strangers(
     """Couple stretches of different groups that have about the same size.
 
     Args:
-        sizes: Of the stretches (P,), from 0 on.
+        sizes: Sizes of the stretches (P,), from 0 on.
         groups: To which they belong (P,).
         rng: Orders those of equal size.
 

@@ -50,8 +50,8 @@ class Kept:
     score: float | None
     """None where there was nothing to score."""
     share: float | None
-    """Of the teacher's: 1 is all of it. Of scores that are better when lower, the inverse. Of a teacher's
-    score that is not above 0, there is none."""
+    """Part of the teacher's score: 1 is all of it. Of scores that are better when lower, it is the inverse;
+    where the teacher's score is not above 0, there is none."""
     interval: tuple[float, float] | None
     """95 % interval of the share; there is none of fewer than `FEWEST_ROWS` rows, or if among the drawn rows
     the share may be none."""

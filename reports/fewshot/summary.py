@@ -67,7 +67,7 @@ def summarize_model(
     """Summarize what a model has predicted.
 
     Args:
-        outcomes: Of all conditions.
+        outcomes: Outcomes of all conditions.
         baselines: What needs no model, by its name: what it is worth for each row.
         touched: Which rows stand in a corpus, if that was looked for.
     """

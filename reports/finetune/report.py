@@ -202,9 +202,9 @@ def build_report(
     """Build the report, its blocks in their order.
 
     Args:
-        predictions: Of the best seed, for the last split.
-        folder: Of the run, for the charts.
-        epochs: Of a whole run.
+        predictions: Predictions of the best seed, for the last split.
+        folder: Folder of the run, for the charts.
+        epochs: Epochs of a whole run.
     """
     criterion, split, task = summary["criterion"], summary["split"], prepared.task
     measured = prepared.splits[split].rows

@@ -56,7 +56,7 @@ class TokenLosses:
     """A model's losses on the tokens of documents, one after another."""
 
     nats: np.ndarray
-    """Of each token that is predicted, the ends of documents included."""
+    """Loss of each token that is predicted, the ends of documents included."""
 
     @property
     def loss(self) -> float:

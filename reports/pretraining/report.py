@@ -188,7 +188,7 @@ def about_the_end(log: Sequence[Record], kind: str = LAST) -> Iterator[Verdict]:
     """Yield a verdict if the held-out loss had risen by the end.
 
     Args:
-        kind: Of the finished model's weights. A mean exists at the end alone: what it is of is judged.
+        kind: Kind of the finished model's weights. A mean exists at the end alone: what it is of is judged.
     """
     name = f"evaluation/{EMA}/loss" if kind == EMA else "evaluation/loss"
     whose = " of the weights before averaging" if kind == MEAN else ""
@@ -377,7 +377,7 @@ def can_classify_texts(name: str) -> bool:
     """Return whether a model's member has a head for labels of texts; an unknown one is taken to have.
 
     Args:
-        name: Of the model's class, perhaps behind what wrappers put before it (`FSDP...`).
+        name: Name of the model's class, perhaps behind what wrappers put before it (`FSDP...`).
     """
     model = getattr(modeling, name[max(name.find("Tercet"), 0) :], None)
     return model is None or bool(models_of(model.config_class, AutoModelForSequenceClassification))

@@ -77,7 +77,7 @@ def convert(
         model: The model, its folder, or its repository on the Hub.
         to: `encoder`, `decoder` or `seq2seq`.
         decoder: For `seq2seq`, what becomes the decoder; `None`: `model` becomes both stacks.
-        seed: Of the weights that no source has.
+        seed: Seed of the weights that no source has.
 
     Example:
         >>> from tercet import TercetDecoderConfig, TercetDecoderForCausalLM
@@ -113,9 +113,9 @@ def read_as(
     """Read a model as another member.
 
     Args:
-        source: Of any member, with any head; only a language-modeling head is taken along.
+        source: A model of any member, with any head; only a language-modeling head is taken along.
         decoder: For `seq2seq`, the model that becomes its decoder; `None`: `source` becomes both.
-        seed: Of the weights that no source has.
+        seed: Seed of the weights that no source has.
     """
     if to not in MODELS:
         raise ValueError(f"--to is {to!r}: choose one of {', '.join(MODELS)}")

@@ -43,7 +43,7 @@ class Change:
         before: Perplexity before; `None` where states are compared, or where only the new model is asked.
         after: Perplexity after.
         agreement: Share of tokens for which both models find the same one likeliest.
-        distance: Of the states: length of the difference, as a part of the length before.
+        distance: Distance of the states: length of the difference, as a part of the length before.
     """
 
     what: str
@@ -60,7 +60,7 @@ class Probe:
 
     Args:
         texts: Each (T,), a token that opens it included.
-        mask_id: Of the token that hides another one, if there is one.
+        mask_id: Id of the token that hides another one, if there is one.
     """
 
     texts: Sequence[Tensor]

@@ -73,7 +73,7 @@ class MemberReport:
         sources: Names of the model, and of the decoder if there is one; of absolute paths, the last part.
         source_member: What the model was.
         reading: The model, and what was kept, new and dropped.
-        tokenizer: Of the model.
+        tokenizer: Tokenizer of the model.
         changes: By how much predictions changed.
     """
 
@@ -187,7 +187,7 @@ def convert_model(
         to: The member.
         decoder: For `seq2seq`, the model that becomes the decoder.
         text: A text file, on whose first paragraphs predictions are compared; `None`: on six sentences.
-        seed: Of the weights that no source has.
+        seed: Seed of the weights that no source has.
         overwrite: Replace what an earlier call has written there.
     """
     sources = {"the model": source} | ({} if decoder is None else {"the decoder": decoder})

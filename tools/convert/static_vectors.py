@@ -43,7 +43,7 @@ def train_word_vectors(
         smallest_count: Words that are rarer have no vector of their own.
         window: Words on each side that a word predicts, at most.
         num_ngram_rows: Vectors that all n-grams share.
-        seed: Of the first vectors and of what is drawn; the result is the same again with one worker.
+        seed: Seed of the first vectors and of what is drawn; the result is the same again with one worker.
         workers: Threads.
     """
     try:

@@ -43,7 +43,7 @@ class Load:
     """What a layout has to hold and to send, whichever it is."""
 
     parameters: int
-    """Of all models."""
+    """Parameters of all models."""
     block_parameters: int
     """Those of all layers."""
     largest_block: int

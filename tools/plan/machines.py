@@ -113,7 +113,7 @@ class PeakShare:
     width: int
     """The models' hidden size."""
     share: float
-    """Of the peak FLOPs in the precision of the products."""
+    """Share of the peak FLOPs in the precision of the products."""
     source: str
     """How it is known."""
 

@@ -45,9 +45,9 @@ class PlannedStage:
     sequence: FullSequence
     """What every sequence is taken to be."""
     sequences: int
-    """Of a step."""
+    """Sequences of a step."""
     flops_per_sequence: float
-    """Of its forward and backward pass."""
+    """FLOPs of a sequence's forward and backward pass."""
     load: Load
     """What its sequences need."""
 
@@ -88,9 +88,9 @@ class Outlook:
     tokens_per_second: float
     """Tokens of a step, over all devices, by its time."""
     hours: float
-    """Of the whole run."""
+    """Hours of the whole run."""
     price: float | None
-    """Of the whole run, if an hour has one."""
+    """Price of the whole run, if an hour has one."""
 
     @property
     def device_hours(self) -> float:
@@ -107,11 +107,11 @@ class Plan:
     precision: str
     """Format of the products."""
     parameters: int
-    """Of the model, token vectors included."""
+    """Parameters of the model, token vectors included."""
     embedding_parameters: int
     """Those of its token vectors."""
     vocab_size: int
-    """Of the tokenizer."""
+    """Size of the tokenizer's vocabulary."""
     mfu: float
     """Share of peak that is reckoned with."""
     known_shares: tuple[PeakShare, ...]
@@ -309,7 +309,7 @@ def sequences_per_step(training: TrainingRecipe, tokens: int, limit: int, device
     """Count the full sequences of a step.
 
     Args:
-        tokens: Of a sequence.
+        tokens: Tokens of a sequence.
         limit: Tokens of a step.
         devices: How many share it.
         where: Begins the name of the key that gives the limit.

@@ -25,7 +25,7 @@ class TextField:
     """A text to be written by the user."""
 
     name: str
-    """Of the field in the page."""
+    """Name of the field in the page."""
     label: str
     """What is shown above it."""
     lines: int = 2
@@ -71,7 +71,7 @@ class Ability(ABC):
     """Something that a model can do. Abstract: each kind says for which models, and computes its answers.
 
     Args:
-        model: Of which `applies` is true.
+        model: A model of which `applies` is true.
     """
 
     name: ClassVar[str]

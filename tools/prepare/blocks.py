@@ -58,7 +58,7 @@ class RecordReader(BaseReader):
 
     Args:
         tasks: The pieces of each task.
-        column: Of the text.
+        column: Column of the text.
         skip_bad_records: Leave bad records out, and count them, instead of refusing them.
         largest_record: Characters of a record at most.
     """
@@ -232,7 +232,7 @@ class ManifestWriter(PipelineStep):
         tokenizer: `digest` and `files` of the manifest's.
         size: Ids of the tokenizer.
         options: Keys of the recipe that decide what is in the corpus.
-        name: Of the text, for errors.
+        name: Name of the text, for errors.
     """
 
     type, name = "writer", "manifest"

@@ -33,7 +33,7 @@ class Piece(NamedTuple):
     start: int
     stop: int
     size: int
-    """Of the whole file."""
+    """Size of the whole file."""
 
     @property
     def is_whole(self) -> bool:

@@ -32,8 +32,8 @@ class BlockRecipe:
         """Build the block.
 
         Args:
-            key: Of the recipe, for errors.
-            kinds: Of blocks that it may be: `readers`, `filters`, `formatters`, `extractors`.
+            key: Key of the recipe, for errors.
+            kinds: Kinds of blocks that it may be: `readers`, `filters`, `formatters`, `extractors`.
         """
         from datatrove.pipeline.base import PipelineStep
 
@@ -118,7 +118,7 @@ class DeduplicationRecipe:
     hashes_per_bucket: Annotated[int, Field(ge=1)] = 8
     """Hashes that must be equal in a bucket."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
-    """Of the hashes."""
+    """Seed of the hashes."""
 
 
 @dataclass(frozen=True)

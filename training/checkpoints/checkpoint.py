@@ -127,7 +127,7 @@ class Snapshot:
     pieces: dict[str, Tensor]
     """What is in pieces of the optimizer's state, by the parameter's number and the name of what it is."""
     about: dict[str, Any]
-    """Of `state.json`."""
+    """Contents of `state.json`."""
 
     @property
     def num_bytes(self) -> int:

@@ -41,7 +41,7 @@ class CheckpointSeries:
     """Saves a run's checkpoints when the recipe says so, and at its end."""
 
     folder: Path
-    """Of the checkpoints."""
+    """Folder of the checkpoints."""
     training: Training
     """What is saved."""
     recipe: TrainingRecipe
@@ -49,7 +49,7 @@ class CheckpointSeries:
     about: dict[str, Any]
     """The whole recipe as plain data, kept with each."""
     scores: WeightScores
-    """Of the run's weights, kept with those that they are of."""
+    """Scores of the run's weights, kept with those that they are of."""
     tracker: Tracker
     """Its clock stops while something is saved."""
     newest: Path | None = None

@@ -40,7 +40,7 @@ def each_kind(
     own: use them before the next ones come.
 
     Args:
-        kinds: Of the run's weights; if there is one, the model has it.
+        kinds: Kinds of the run's weights; if there is one, the model has it.
         checkpoint: The one at its end.
     """
     for kind in kinds:

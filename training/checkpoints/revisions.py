@@ -64,7 +64,7 @@ class RevisionSeries:
         """Keep what is due under its names; every process calls this.
 
         Args:
-            file: Of which kind of weights: that which has this name in a checkpoint.
+            file: Name in a checkpoint of the kind of weights that is kept.
             scores: Measured at this step; empty if nothing was.
         """
         with training.kinds_of_weights[file]:

@@ -49,7 +49,7 @@ class Recording:
     """A micro-batch on memory of its own."""
 
     graph: Any
-    """Of CUDA, or what replays like one."""
+    """CUDA graph, or what replays like one."""
     batch: dict[str, Tensor]
     """What a replay reads."""
     factors: dict[str, Tensor]
@@ -59,7 +59,7 @@ class Recording:
     learned: list[nn.Parameter]
     """Parameters that get a gradient."""
     addresses: list[int]
-    """Of all parameters."""
+    """Addresses of all parameters."""
 
 
 class Recorder:

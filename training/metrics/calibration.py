@@ -18,7 +18,7 @@ def calibration_error(probabilities: np.ndarray, references: np.ndarray, num_bin
     """Return the expected calibration error (Guo et al., 2017, equation 3) of one label for each example.
 
     Args:
-        probabilities: Of every label, (E, L); the most probable one is the prediction.
+        probabilities: Probabilities of every label, (E, L); the most probable one is the prediction.
         references: Numbers of the correct labels, (E,).
     """
     is_correct = probabilities.argmax(axis=-1) == references
@@ -29,7 +29,7 @@ def expected_error(confidence: np.ndarray, is_correct: np.ndarray, num_bins: int
     """Return the mean distance of accuracy and confidence over the bins, weighted by their examples.
 
     Args:
-        confidence: Of each prediction, (E,).
+        confidence: Confidence of each prediction, (E,).
         is_correct: Whether it is, (E,).
     """
     bins = bins_of(confidence, num_bins)

@@ -45,7 +45,7 @@ def label_scores(found: np.ndarray, probabilities: np.ndarray, references: np.nd
 
     Args:
         found: Numbers of the predicted labels, (E,).
-        probabilities: Of every label, (E, L).
+        probabilities: Probabilities of every label, (E, L).
         references: Numbers of the right labels, (E,).
 
     Returns:

@@ -19,7 +19,7 @@ def ranking_scores(similarities: np.ndarray, relevant: Sequence[Relevant]) -> di
     """Score a search: `mrr`, `ndcg@10`, `recall@1`, `recall@10` and `map`, means over the queries.
 
     Args:
-        similarities: Of every query with every document, (Q, D).
+        similarities: Similarities of every query with every document, (Q, D).
         relevant: What belongs to each query.
     """
     return {name: float(values.mean()) for name, values in query_scores(similarities, relevant).items()}
