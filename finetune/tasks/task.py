@@ -57,7 +57,10 @@ Facts = dict[str, Any]
 
 
 class Task(ABC):
-    """A task. Abstract: each kind adds what is read, learned and scored.
+    """A task. Abstract: each kind adds what is read, learned and scored, here in the order of the calls.
+
+        find -> examples, objective -> predictions, references -> score, error
+        beside these: guess, the baseline; format_prediction, format_reference, for the report
 
     Args:
         recipe: The `task` part of a recipe.
