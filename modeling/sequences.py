@@ -79,7 +79,7 @@ class PaddedRows:
         return None if self.mask is None else self.mask[:, -self.size[1] :] == 0
 
     @property
-    def numbers(self) -> Tensor:
+    def sequence_ids(self) -> Tensor:
         """Number of the sequence of each token, (B, T), or packed (1, N); -1 at pads."""
         return torch.where(self.is_own, self.rows[:, None], -1)
 
@@ -162,7 +162,7 @@ class PackedStream:
         return self.positions == 0
 
     @property
-    def numbers(self) -> Tensor:
+    def sequence_ids(self) -> Tensor:
         return sequence_ids(self.cu_seq_lens, self.size[1])
 
     @property

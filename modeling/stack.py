@@ -234,7 +234,7 @@ class TercetStack(TercetPreTrainedModel):
                 bounds = PackedSequences.of(sequences.cu_seq_lens, sequences.max_length)
                 return Layout(positions, bounds)
             separate_by_mask(self.masking_config(call.output_attentions)._attn_implementation)
-            return Layout(positions, sequence_ids=sequences.numbers)
+            return Layout(positions, sequence_ids=sequences.sequence_ids)
         assert isinstance(sequences, PaddedRows)
         if call.may_hold_sequences and (parts := sequences.parts) is not None:
             assert position_ids is not None  # which tell the parts

@@ -29,7 +29,7 @@ class TimeSteps:
     """Where the tokens of sequences stand in the order of steps, and back."""
 
     def __init__(self, sequences: Sequences):
-        numbers, lengths = sequences.numbers.flatten(), sequences.lengths.cpu()
+        numbers, lengths = sequences.sequence_ids.flatten(), sequences.lengths.cpu()
         if not lengths.numel() or not lengths.all():
             empty = int((lengths == 0).nonzero()[0]) if lengths.numel() else 0
             raise ValueError(

@@ -117,7 +117,7 @@ def find_words(
     Tokens that continue the word before them have `begins_word` (B, T) false, but the first token of a
     sequence begins a word all the same. Tokens of no word, as pads are, have `is_outside` (B, T) true.
     """
-    number = sequences.numbers.flatten()
+    number = sequences.sequence_ids.flatten()
     if is_outside is not None:
         number = number.masked_fill(is_outside.flatten(), -1)
     tokens = (number >= 0).nonzero().squeeze(-1)
@@ -179,7 +179,7 @@ def read_words(
         )
     sequences = find_sequences(input_ids, attention_mask, position_ids, cu_seq_lens)
     sequences = sequences.with_pads(input_ids, PAD)
-    is_outside = precedes_text(input_ids, sequences.numbers)
+    is_outside = precedes_text(input_ids, sequences.sequence_ids)
     words = find_words(sequences, begins_word(input_ids), is_outside)
     return words, texts_of(input_ids, words)
 
