@@ -8,8 +8,8 @@ the public names of `tercet.modeling`. Neither is imported before it is needed:
     >>> AutoConfig.for_model("tercet_encoder") == tercet.TercetEncoderConfig()
     True
 
-The commands that pretrain, fine-tune, distill, prompt and predict are functions of this package, too
-(docs/python.md).
+This folder declares the commands. Those that pretrain, fine-tune, distill, prompt and predict are functions
+of this package, too (docs/python.md).
 """
 
 import sys
