@@ -173,5 +173,5 @@ def test_rows_of_a_group_are_on_one_side(recipe):
     assert len(grouped["validation"]) == 4
     with pytest.raises(ValueError, match=r"has no column 'origin'.* in data.group"):
         splits_of(replace(made, data=replace(made.data, group="origin")))
-    with pytest.raises(ValueError, match=r"data.group is source, .* data.validation names"):
+    with pytest.raises(ValueError, match=r"group is source, .* validation names"):
         replace(made.data, group="source", validation="held.csv")
