@@ -38,7 +38,7 @@ from tercet.training.devices.precision import (
 )
 from tercet.training.devices.recording import WARM_UPS, Recorder
 from tercet.training.devices.utilization import count_flops_per_token
-from tercet.training.learning import Parts, Session, begin
+from tercet.training.learning import Parts, Session, build_training
 from tercet.training.loop import accumulate_gradients, train
 from tercet.training.recipe import OptimizerRecipe, ScheduleRecipe, TrainingRecipe
 from tercet.training.stages import TrainingData, prepare_data
@@ -157,7 +157,7 @@ def engine_pass(model: nn.Module, objective: Objective, case: Case, session: Ses
     """Begin a run of the engine, whose steps are collated beforehand."""
     data = prepare_data(CaseExamples(case), objective, session.recipe, session.accelerator)
     parts = Parts(model=model.train(), objective=objective, data=data, width=case.hidden_size)
-    training, steps = begin(session, parts), first_epoch(data)
+    training, steps = build_training(session, parts), first_epoch(data)
     if session.accelerator.device.type == "cuda":
         steps = [step.pin_memory() for step in steps]
 

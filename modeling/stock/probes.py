@@ -210,9 +210,9 @@ def depends_on_pads(config: TercetConfig) -> bool:
     return "stock_big_bird_attention" in config.types_of_layers
 
 
-def random_rows(config: Any, limit: int, num_rows: int = NUM_RANDOM) -> list[list[int]]:
+def random_rows(config: Any, limit: int, seed: int = 0, num_rows: int = NUM_RANDOM) -> list[list[int]]:
     """Draw rows of different lengths from the whole vocabulary, except for the pad."""
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(seed)
     ids = torch.arange(config.vocab_size)
     ids = ids[ids != pad_id(config)]
     lengths = [limit, *torch.randint(2, limit, (num_rows - 1,), generator=generator).tolist()]

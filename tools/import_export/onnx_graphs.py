@@ -225,7 +225,7 @@ def probe_rows(
 ) -> list[list[list[int]]]:
     """Return rows of ids for two batches: sentences if there is a tokenizer, and shorter random rows."""
     limit = min(MOST_TOKENS, getattr(model.config, "max_position_embeddings", None) or MOST_TOKENS)
-    first = random_rows(model.config, limit, seed=0)
+    first = random_rows(model.config, limit)
     if tokenizer is not None:
         first = [row[:limit] for row in tokenizer(list(TEXTS), verbose=False)["input_ids"]]
     return [first, random_rows(model.config, limit // 2 + 1, seed=1, num_rows=NUM_RANDOM - NUM_CHOICES)]
