@@ -126,7 +126,7 @@ class SoftRanks(SoftLabels):
     has_rows = False
 
     def soft(self, found: Tensor, right: Tensor, batch: Batch) -> Tensor:
-        own, theirs = (self.base.contest(vectors, batch)[0] for vectors in (found, right))
+        own, theirs = (self.base.logits_and_targets(vectors, batch)[0] for vectors in (found, right))
         return divergence(own, theirs, self.temperature)
 
 

@@ -67,11 +67,9 @@ def test_a_run_without_averages_has_one_model(recipe_on):
     assert (told_of(recipe)["weights"], told_of(recipe)["scores_of_other_weights"]) == ("last", {})
 
 
-def test_averages_that_cannot_be_made_are_refused_before_anything_is_written(recipe_on):
-    recipe, _ = recipe_on("causal_language_modeling", average_checkpoints=3)
-    with pytest.raises(ValueError, match=r"training.average_checkpoints = 3, but a run of 4 steps has 1"):
-        pretrain(recipe)
-    assert not recipe.folder.exists()
+def test_averages_that_cannot_be_made_are_refused(recipe_on):
+    with pytest.raises(ValueError, match="training: average_checkpoints = 3, but a run of 4 steps has 1"):
+        recipe_on("causal_language_modeling", average_checkpoints=3)
 
 
 @pytest.mark.slow

@@ -133,7 +133,7 @@ def test_texts_that_do_not_fit_are_refused(recipe_with, corpus, training, messag
 def test_a_text_is_not_called_as_other_scores_are(recipe_with, texts, name):
     """Scores of the text `clm` would stand where those of all texts do."""
     validation = [{"path": str(texts / "validation.txt"), "name": name}]
-    with pytest.raises(ValueError, match=f"corpus.validation has a text of the name {name}, with which"):
+    with pytest.raises(ValueError, match=f"corpus.validation: the name {name} is reserved"):
         pretrain(recipe_with(corpus={"validation": validation}))
 
 

@@ -109,6 +109,6 @@ def test_sizes_of_groups_are_those_of_the_launcher(monkeypatch):
 
 def test_one_process_keeps_no_part_of_its_weights_on_the_cpu(toys, tmp_path):
     with pytest.raises(
-        ValueError, match="cpu_offload = true, but every process holds the whole model: share"
+        ValueError, match="cpu_offload = true, but every process holds the whole model: shard"
     ):
         build_accelerator(toys.recipe(cpu_offload=True), tmp_path)

@@ -45,10 +45,10 @@ def test_another_model_learns_a_mixture_if_it_learns_all_objectives():
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        ((CAUSAL, MASKED), "objective.objectives train different models, causal_language_modeling"),
+        ((CAUSAL, MASKED), "objectives train different models, causal_language_modeling"),
         ((CAUSAL, {"kind": "hybrid_language_modeling"}), "hybrid_language_modeling is a mixture itself"),
         (({"kind": "translation"}, {"kind": "denoising"}), "of which only some read pairs of texts"),
-        ((MASKED,), r"objective\.objectives has 1 entries: give two or more"),
+        ((MASKED,), r"objectives has 1 entries: give two or more"),
     ],
 )
 def test_objectives_that_make_no_mixture_are_refused(parts, message):
