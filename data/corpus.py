@@ -188,6 +188,5 @@ def mapped(path: Path, kind: np.dtype) -> np.ndarray:
     """Map an array's file into memory."""
     if path.stat().st_size == 0:  # an empty file cannot be mapped
         return np.empty(0, kind)
-    return np.asarray(
-        np.memmap(path, dtype=kind, mode="r")
-    )  # a plain view: each of a memmap's slices is slow
+    # A plain view, since each slice of a memmap is slow.
+    return np.asarray(np.memmap(path, dtype=kind, mode="r"))

@@ -206,5 +206,5 @@ def loader_of(config: PreTrainedConfig) -> str:
             return auto_class
     raise ValueError(
         f"architectures of config.json names {architecture}, which is not supported: use a model that is "
-        f"loaded by one of {', '.join(MAPPINGS)} loads"
+        f"loaded by one of {', '.join(MAPPINGS)}"
     )

@@ -106,14 +106,11 @@ def inherited(
     tensors = {name if name in own else POOLERS.get(name, name): each for name, each in tensors.items()}
     if rows is not None:
         names = names_by_token(model)
-        tensors = {
-            name: tensor
-            if name not in names
-            else rows.apply(tensor)
-            if tensor.is_floating_point()
-            else own[name]
+        tensors |= {  # spellings are the model's own
+            name: rows.apply(tensor) if tensor.is_floating_point() else own[name]
             for name, tensor in tensors.items()
-        }  # spellings are the model's own
+            if name in names
+        }
     elif model.config.vocab_size > num_old:
         tensors = {name: with_new_tokens(tensor, own.get(name), num_old) for name, tensor in tensors.items()}
     return {

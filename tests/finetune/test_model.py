@@ -96,9 +96,8 @@ def test_a_head_without_names_is_not_kept_by_the_order_of_the_alphabet(bases, tm
 )
 def test_a_head_with_names_is_kept_for_these_labels_in_its_order(values, remedy, bases, tmp_path):
     names = ["yes", "perhaps", "no"]
-    weight = write_stock(
-        tmp_path, bases, id2label={2: "no", 0: "yes", 1: "perhaps"}
-    )  # as files may have them
+    # Files may have them in any order.
+    weight = write_stock(tmp_path, bases, id2label={2: "no", 0: "yes", 1: "perhaps"})
     assert head_for(names, tmp_path, label_names=tuple(names)).equal(weight)
     with pytest.raises(ValueError, match=remedy):
         head_for(values, tmp_path)

@@ -25,23 +25,23 @@ def test_all_objectives_have_the_same_words_for_a_term(kind):
     assert not OBJECTIVES[kind].TERMS.keys() & TASKS.keys()
 
 
-def test_a_report_of_fine_tuning_reads_its_own_task_alone():
-    program = (
-        "import sys\n"
-        "from tercet.reports.finetune import report\n"
-        "assert report.called('accuracy', {'kind': 'classification'}) == 'accuracy'\n"
-        "print([name for name in sys.modules if name.endswith(('tasks.chat', 'tasks.ranking'))])\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+READS = {
+    "fine-tuning": """
+from tercet.reports.finetune import report
+assert report.called("accuracy", {"kind": "classification"}) == "accuracy"
+print([name for name in sys.modules if name.endswith(("tasks.chat", "tasks.ranking"))])
+""",
+    "pretraining": """
+from tercet.reports.pretraining import changed_scores, report
+assert report.what_is_scored("clm") != "clm"
+print(sorted({"datasets", "sklearn", "sacrebleu"} & {*sys.modules}))
+""",
+}
+"""Kind of run -> a program that makes words of its report, and prints what that should not import."""
 
 
-def test_a_report_of_pretraining_reads_no_tasks():
-    program = (
-        "import sys\n"
-        "from tercet.reports.pretraining import changed_scores, report\n"
-        "assert report.what_is_scored('clm') != 'clm'\n"
-        "print(sorted({'datasets', 'sklearn', 'sacrebleu'} & {*sys.modules}))\n"
-    )
+@pytest.mark.parametrize("program", READS.values(), ids=READS)
+def test_a_report_reads_no_tasks_but_its_own(program):
+    program = f"import sys\n{program}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

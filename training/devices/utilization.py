@@ -141,10 +141,8 @@ def peak_memory(device: torch.device) -> float:
     """Return the most memory in use so far, in MiB: a GPU's tensors, or the process's resident pages."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
-    status = Path("/proc/self/status")
-    if (
-        status.exists()
-    ):  # what `getrusage` says there begins with the peak of the process that started this one
+    # Beside this file, `getrusage` begins with the peak of the process that started this one.
+    if (status := Path("/proc/self/status")).exists():
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
         return int(line.split()[1]) / 2**10
     unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB elsewhere
